@@ -1,0 +1,164 @@
+//! Input files as rows of f64: one trait, one file a format, chosen by the file's ending.
+
+pub mod csv;
+pub mod npy;
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::error::{Error, Result};
+
+const CHECKSUM_PIECE: usize = 1 << 20;
+
+/// Rows of one input file, in file order, as f64.
+pub trait RowSource: Send + Sync {
+    fn path(&self) -> &Path;
+
+    /// Number of rows, T; at least 1.
+    fn n_rows(&self) -> usize;
+
+    /// Number of sites in a row, V, the product of the grid; at least 1.
+    fn n_sites(&self) -> usize;
+
+    /// The lengths of the grid's axes for T x grid arrays (three or more axes), `None` for plain T x V tables.
+    fn grid(&self) -> Option<&[usize]>;
+
+    /// Fills `out` (a whole number of rows, row-major, C order of the grid) with the rows from `first_row` on.
+    /// Values are not checked for being finite. Panics when the rows are not all in the file.
+    fn read_rows(&self, first_row: usize, out: &mut [f64]) -> Result<()>;
+}
+
+/// Opens a file as rows, by its ending: `.npy`, `.csv` or `.tsv`, in any case.
+pub fn open(path: &Path) -> Result<Box<dyn RowSource>> {
+    check_is_file(path)?;
+    let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    match ending.as_str() {
+        "npy" => Ok(Box::new(npy::NpyRows::open(path)?)),
+        "csv" => Ok(Box::new(csv::TextTable::open_csv(path)?)),
+        "tsv" => Ok(Box::new(csv::TextTable::open_tsv(path)?)),
+        _ => Err(Error::malformed(
+            path,
+            "the ending does not name a supported format; give a .npy, .csv or .tsv file",
+        )),
+    }
+}
+
+/// The xxh3-128 of a file's bytes, as 32 hexadecimal digits.
+pub fn checksum(path: &Path) -> Result<String> {
+    let mut file = open_file(path)?;
+    let mut hasher = Xxh3::new();
+    let mut piece = vec![0; CHECKSUM_PIECE];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(format!("{:032x}", hasher.digest128())),
+            Ok(n_bytes) => hasher.update(&piece[..n_bytes]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::read(path)(error)),
+        }
+    }
+}
+
+fn open_file(path: &Path) -> Result<File> {
+    check_is_file(path)?;
+    File::open(path).map_err(Error::read(path))
+}
+
+/// Refuses folders and pipes by name, before opening: opening a pipe would wait, mapping a folder gives a riddle.
+fn check_is_file(path: &Path) -> Result<()> {
+    let metadata = fs::metadata(path).map_err(Error::read(path))?;
+    if metadata.is_dir() {
+        return Err(Error::malformed(path, "is a folder; give a .npy, .csv or .tsv file"));
+    }
+    if !metadata.is_file() {
+        return Err(Error::malformed(
+            path,
+            "is not a regular file; give a .npy, .csv or .tsv file",
+        ));
+    }
+    Ok(())
+}
+
+/// How many rows a buffer of `n_values` asks for, once it is sure that `source` has them.
+fn rows_asked_for(source: &impl RowSource, first_row: usize, n_values: usize) -> usize {
+    let n_rows = n_values / source.n_sites();
+    assert_eq!(
+        n_values % source.n_sites(),
+        0,
+        "the buffer holds a whole number of rows"
+    );
+    assert!(
+        first_row <= source.n_rows() && n_rows <= source.n_rows() - first_row,
+        "rows {first_row} to {first_row} + {n_rows} are in the file's {}",
+        source.n_rows()
+    );
+    n_rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::write::write_npy_f64;
+
+    #[test]
+    fn the_ending_chooses_the_reader() {
+        let folder = tempfile::tempdir().unwrap();
+        let [npy, csv, tsv] = ["a.npy", "b.CSV", "c.tsv"].map(|name| folder.path().join(name));
+        write_npy_f64(&npy, &[2, 2], &[1.0, 2.0, 3.0, 4.0]).unwrap();
+        fs::write(&csv, "1,2\n3,4\n").unwrap();
+        fs::write(&tsv, "1\t2\n3\t4\n").unwrap();
+        for path in [&npy, &csv, &tsv] {
+            let source = open(path).unwrap();
+            let mut last = [0.0; 2];
+            source.read_rows(1, &mut last).unwrap();
+            assert_eq!(
+                (source.path(), source.n_rows(), source.n_sites(), source.grid()),
+                (path.as_path(), 2, 2, None)
+            );
+            assert_eq!(last, [3.0, 4.0]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("data.mat");
+        fs::write(&other, "x").unwrap();
+        let bare = folder.path().join("data");
+        fs::write(&bare, "x").unwrap();
+        let problem = |path: &Path| open(path).err().unwrap().to_string();
+        assert!(problem(&other).contains("data.mat") && problem(&other).contains(".npy, .csv or .tsv"));
+        assert!(problem(&bare).contains(".npy, .csv or .tsv"));
+        assert!(problem(folder.path()).contains("is a folder"));
+        let missing = folder.path().join("missing.npy");
+        assert!(matches!(open(&missing), Err(Error::Read { path, .. }) if path == missing));
+    }
+
+    #[test]
+    fn checksum_depends_on_the_bytes_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let [empty, long, same] = ["empty", "long", "same"].map(|name| folder.path().join(name));
+        let bytes: Vec<u8> = (0..CHECKSUM_PIECE * 2 + 77).map(|i| (i % 251) as u8).collect();
+        fs::write(&empty, "").unwrap();
+        fs::write(&long, &bytes).unwrap();
+        fs::write(&same, &bytes).unwrap();
+        assert_eq!(checksum(&empty).unwrap(), "99aa06d3014798d86001c324468d497f");
+        assert_eq!(
+            checksum(&long).unwrap(),
+            format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&bytes))
+        );
+        assert_eq!(checksum(&long).unwrap(), checksum(&same).unwrap());
+        assert!(checksum(folder.path()).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "are in the file's 2")]
+    fn rows_past_the_end_are_our_mistake() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        fs::write(&path, "1,2\n3,4\n").unwrap();
+        let _ = open(&path).unwrap().read_rows(1, &mut [0.0; 4]);
+    }
+}

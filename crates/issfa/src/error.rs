@@ -1,0 +1,113 @@
+//! Everything a user can get wrong or a machine can refuse, one variant each, with the values in it.
+
+use std::path::{Path, PathBuf};
+
+/// The library's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failure a user can act on. Our own mistakes are assertions, not variants.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or folder could not be opened or read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+
+    /// A file is not what its name or place says it is.
+    #[error("{}: {problem}", path.display())]
+    Malformed { path: PathBuf, problem: String },
+
+    /// A cell of a text table is not a number. Lines and columns count from 1.
+    #[error("{}: line {line}, column {column}: '{text}' is not a number; write a number there (a header is allowed only as the first line)", path.display())]
+    NotANumber { path: PathBuf, line: usize, column: usize, text: String },
+
+    /// A value is NaN or infinite. Rows and sites count from 0.
+    #[error("{}: row {row}, site {site} is {value}; every cell of the data must be a finite number: fill the cell or leave the row out", path.display())]
+    NonFinite { path: PathBuf, row: usize, site: usize, value: f64 },
+
+    /// Two inputs, or an input and a run, have different numbers of sites.
+    #[error("{}: has {found} sites a row, but {expected} are expected ({because})", path.display())]
+    SitesDiffer { path: PathBuf, found: usize, expected: usize, because: String },
+
+    /// The grid has another number of sites than the data.
+    #[error("the grid {grid} has {product} sites, but a row of {} has {n_sites}; give --grid with a product of {n_sites}", path.display())]
+    GridMismatch { grid: String, product: usize, path: PathBuf, n_sites: usize },
+
+    /// An expression (structure, curve, grid) cannot be read; `position` counts characters from 0.
+    #[error("{problem}\n  {text}\n  {}^", " ".repeat(*position))]
+    Expression { text: String, position: usize, problem: String },
+
+    /// A setting has a value it cannot have.
+    #[error("{name} = {value}: {problem}")]
+    Setting { name: String, value: String, problem: String },
+
+    /// A TOML file has a wrong key, type or syntax.
+    #[error("{}: {problem}", path.display())]
+    Config { path: PathBuf, problem: String },
+
+    /// The output folder is already there.
+    #[error("{} exists already; choose another --out, or add --overwrite to replace it", path.display())]
+    OutputExists { path: PathBuf },
+
+    /// A folder given as a run or simulation lacks a file that every one has.
+    #[error("{} is not a {kind}: it has no {missing}", path.display())]
+    NotA { kind: &'static str, path: PathBuf, missing: &'static str },
+
+    /// A run folder, checkpoint or draw was written in another format.
+    #[error("{}: written in format {found}, but this version reads format {supported}; use the version of issfa that wrote it, or fit again", path.display())]
+    OtherFormat { path: PathBuf, found: String, supported: u32 },
+
+    /// A checkpoint belongs to other data or settings.
+    #[error("{}: belongs to other {what} ({found} there, {expected} now); resume with what the run was made from, or fit again", path.display())]
+    OtherOrigin { path: PathBuf, what: &'static str, found: String, expected: String },
+
+    /// The data do not fit into memory.
+    #[error("{what} needs about {} of memory, but {} are available; use fewer rows or sites, --precision f32, or a larger machine", bytes(*needed), bytes(*available))]
+    TooLittleMemory { what: String, needed: u64, available: u64 },
+
+    /// A file could not be written.
+    #[error("cannot write {}: {source}; what was complete before is untouched", path.display())]
+    Write { path: PathBuf, source: std::io::Error },
+
+    /// The sampler met a number that is not finite.
+    #[error("sweep {sweep}: {what} is not finite; the last checkpoint is kept. Check the data for extreme values, or use --precision f64")]
+    Diverged { sweep: u64, what: &'static str },
+}
+
+impl Error {
+    /// Whether the mistake lies in what the user gave (exit code 2) rather than in the running (exit code 1).
+    pub fn is_wrong_use(&self) -> bool {
+        !matches!(self, Error::Write { .. } | Error::Diverged { .. })
+    }
+
+    /// A read failure of `path`, for `map_err`.
+    pub fn read(path: &Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
+        move |source| Error::Read { path: path.to_path_buf(), source }
+    }
+
+    /// A write failure of `path`, for `map_err`.
+    pub fn write(path: &Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
+        move |source| Error::Write { path: path.to_path_buf(), source }
+    }
+
+    /// A malformed file.
+    pub fn malformed(path: &Path, problem: impl Into<String>) -> Error {
+        Error::Malformed { path: path.to_path_buf(), problem: problem.into() }
+    }
+
+    /// A setting out of its range.
+    pub fn setting(name: &str, value: impl ToString, problem: impl Into<String>) -> Error {
+        Error::Setting { name: name.into(), value: value.to_string(), problem: problem.into() }
+    }
+}
+
+/// A byte count for people: `6.3 GB`.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}

@@ -1,0 +1,132 @@
+//! The kernels: each leaves the posterior unchanged, sees neither files nor clocks, and knows no other kernel.
+//!
+//! A new kernel is one new file with an `update`, one arm in [`Kernel`], a purpose in [`crate::rng::Purpose`], and
+//! its ratio identity and invariance test.
+
+pub mod features;
+pub mod ibp_repulsion;
+pub mod ibp_strength;
+mod metropolis;
+pub mod noise;
+pub mod rescale;
+pub mod shared_activations;
+pub mod theta;
+pub mod unique_features;
+pub mod weight_means;
+pub mod weight_precisions;
+
+use crate::linalg::Real;
+use crate::model::{Model, State};
+use crate::rng::Streams;
+use crate::spectral::{Projections, project};
+
+/// Where in a chain a kernel runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    pub streams: Streams,
+    pub phase: Phase,
+}
+
+/// Before or after burn-in; only the treatment of theta without any feature differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    BurnIn,
+    Sampling,
+}
+
+/// What a kernel did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Info {
+    pub proposed: u32,
+    pub accepted: u32,
+    pub births: u32,
+    pub deaths: u32,
+}
+
+/// The updates a sweep may be made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kernel {
+    Features,
+    Noise,
+    SharedActivations,
+    UniqueFeatures,
+    Theta,
+    Rescale,
+    IbpStrength,
+    IbpRepulsion,
+    WeightMeans,
+    WeightPrecisions,
+}
+
+impl Kernel {
+    /// One sweep, in order.
+    pub const DEFAULT_SWEEP: [Kernel; 10] = [
+        Kernel::Features,
+        Kernel::Noise,
+        Kernel::SharedActivations,
+        Kernel::UniqueFeatures,
+        Kernel::Theta,
+        Kernel::Rescale,
+        Kernel::IbpStrength,
+        Kernel::IbpRepulsion,
+        Kernel::WeightMeans,
+        Kernel::WeightPrecisions,
+    ];
+
+    /// The name in configuration files and summaries.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kernel::Features => "features",
+            Kernel::Noise => "noise",
+            Kernel::SharedActivations => "shared_activations",
+            Kernel::UniqueFeatures => "unique_features",
+            Kernel::Theta => "theta",
+            Kernel::Rescale => "rescale",
+            Kernel::IbpStrength => "ibp_strength",
+            Kernel::IbpRepulsion => "ibp_repulsion",
+            Kernel::WeightMeans => "weight_means",
+            Kernel::WeightPrecisions => "weight_precisions",
+        }
+    }
+
+    /// Applies the kernel once.
+    pub fn update<R: Real>(
+        self,
+        model: &Model<R>,
+        state: &mut State<R>,
+        projections: &mut Projections,
+        turn: &Turn,
+    ) -> Info {
+        match self {
+            Kernel::Features => features::update(model, state, projections, turn),
+            Kernel::Noise => noise::update(model, state, projections, turn),
+            Kernel::SharedActivations => shared_activations::update(model, state, projections, turn),
+            Kernel::UniqueFeatures => unique_features::update(model, state, projections, turn),
+            Kernel::Theta => theta::update(model, state, turn),
+            Kernel::Rescale => rescale::update(model, state, projections, turn),
+            Kernel::IbpStrength => ibp_strength::update(model, state, turn),
+            Kernel::IbpRepulsion => ibp_repulsion::update(model, state, turn),
+            Kernel::WeightMeans => weight_means::update(model, state, turn),
+            Kernel::WeightPrecisions => weight_precisions::update(model, state, turn),
+        }
+    }
+}
+
+/// Makes the projections valid for the state as it is, where they are not.
+fn refresh<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections) {
+    *projections =
+        project(&model.data, &model.row_norms, &state.loadings, &mut state.features, model.comm.as_ref());
+}
+
+/// Number and sum of each feature's active weights, and the sum of `(weight - centre_k)^2`.
+fn weight_moments<R>(state: &State<R>, centres: &[f64]) -> Vec<(f64, f64, f64)> {
+    let mut moments = vec![(0.0, 0.0, 0.0); centres.len()];
+    for entry in state.loadings.rows().iter().flatten() {
+        let moment = &mut moments[entry.feature];
+        moment.0 += 1.0;
+        moment.1 += entry.weight;
+        moment.2 += (entry.weight - centres[entry.feature]).powi(2);
+    }
+    moments
+}

@@ -1,0 +1,266 @@
+//! Activations and weights of features that other rows use too, all rows in parallel and exactly [M4].
+//!
+//! The rows are split at random into two halves. While one half is updated, a feature may be switched in it only if
+//! some row of the other half uses it, so that no feature can die here; given its probability `pi_k` the rows are
+//! independent. Features are visited in a random order: the storage order knows their age, and a scan that depends
+//! on the state would bias the posterior.
+
+use super::{Info, Turn, refresh};
+use crate::linalg::Real;
+use crate::model::{Entry, Model, NormalPrior, State};
+use crate::rng::{Purpose, Streams};
+use crate::spectral::Projections;
+use crate::workers::share;
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use rand_distr::{Beta, Distribution, StandardNormal};
+
+/// Rows that share a random stream and a piece of work.
+const ROW_CHUNK: usize = 32;
+
+/// The order in which a row visits the features.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// A fresh random permutation each time: the only exact choice.
+    Random,
+    /// Birth order: biased, kept so that the invariance test can show that it bites.
+    Storage,
+}
+
+/// What does not depend on the row in the update of one feature [M4].
+#[derive(Clone, Copy, Debug)]
+pub struct FeatureTerms {
+    /// `g = S_k . S_k`.
+    pub squared_norm: f64,
+    pub noise_variance: f64,
+    pub weight: NormalPrior,
+    /// `ln(pi_k / (1 - pi_k))`; `None` where the activation may not change.
+    pub ln_prior_odds: Option<f64>,
+}
+
+impl FeatureTerms {
+    /// The weight given that the feature is active; `inner` is its product with the row's partial residual.
+    pub fn active_weight(&self, inner: f64) -> NormalPrior {
+        let precision = self.weight.precision + self.squared_norm / self.noise_variance;
+        let mean = (inner / self.noise_variance + self.weight.precision * self.weight.mean) / precision;
+        NormalPrior { mean, precision }
+    }
+
+    /// The log odds of being active, the weight integrated out.
+    pub fn ln_odds(&self, inner: f64, ln_prior_odds: f64) -> f64 {
+        let given = self.active_weight(inner);
+        let prior = self.weight;
+        0.5 * (prior.precision / given.precision).ln() + 0.5 * given.precision * given.mean.powi(2)
+            - 0.5 * prior.precision * prior.mean.powi(2)
+            + ln_prior_odds
+    }
+}
+
+/// [`FeatureTerms`] with what `ln_odds` computes in vain for every row taken out.
+struct Prepared {
+    squared_norm: f64,
+    /// The mean of an active weight is `slope * inner + offset`.
+    slope: f64,
+    offset: f64,
+    half_precision: f64,
+    sd: f64,
+    /// Log odds are `constant + half_precision * mean^2`; `None` where only the weight may change.
+    constant: Option<f64>,
+}
+
+impl Prepared {
+    fn new(terms: &FeatureTerms) -> Prepared {
+        let (at_zero, at_one) = (terms.active_weight(0.0), terms.active_weight(1.0));
+        let half_precision = 0.5 * at_zero.precision;
+        let constant = |odds| terms.ln_odds(0.0, odds) - half_precision * at_zero.mean.powi(2);
+        Prepared {
+            squared_norm: terms.squared_norm,
+            slope: at_one.mean - at_zero.mean,
+            offset: at_zero.mean,
+            half_precision,
+            sd: at_zero.precision.sqrt().recip(),
+            constant: terms.ln_prior_odds.map(constant),
+        }
+    }
+}
+
+pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections, turn: &Turn) -> Info {
+    update_with(model, state, projections, turn, Scan::Random)
+}
+
+/// The update with a choice of scan, for the tests.
+pub fn update_with<R: Real>(
+    model: &Model<R>,
+    state: &mut State<R>,
+    projections: &mut Projections,
+    turn: &Turn,
+    scan: Scan,
+) -> Info {
+    if !projections.features_are_fresh() {
+        refresh(model, state, projections);
+    }
+    let n_rows = state.loadings.n_rows();
+    for row_sweep in 0..model.row_sweeps {
+        let mut shuffled: Vec<usize> = (0..n_rows).collect();
+        shuffled.shuffle(&mut turn.streams.stream(Purpose::RowSplit, row_sweep, 0));
+        let mut in_first = vec![false; n_rows];
+        shuffled[..n_rows / 2].iter().for_each(|&row| in_first[row] = true);
+        for half in 0..2 {
+            let changing: Vec<bool> = in_first.iter().map(|&first| first == (half == 0)).collect();
+            update_half(state, projections, &turn.streams, 2 * row_sweep + half, &changing, scan);
+        }
+    }
+    projections.loadings_changed();
+    Info::default()
+}
+
+fn update_half<R: Real>(
+    state: &mut State<R>,
+    projections: &Projections,
+    streams: &Streams,
+    part: u32,
+    changing: &[bool],
+    scan: Scan,
+) {
+    let mut stream = streams.stream(Purpose::RowSplit, part, 1);
+    let features = prepare_features(state, projections, changing, &mut stream);
+    let mut order: Vec<usize> = (0..features.len()).collect();
+    if scan == Scan::Random {
+        order.shuffle(&mut stream);
+    }
+    state.loadings.edit_rows(|rows| {
+        let chunks = rows.chunks_mut(ROW_CHUNK).enumerate();
+        let work = |scratch: &mut RowScratch, (chunk, rows): (usize, &mut [Vec<Entry>])| {
+            let mut stream = streams.stream(Purpose::SharedActivations, part, chunk as u64);
+            for (offset, entries) in rows.iter_mut().enumerate() {
+                let row = chunk * ROW_CHUNK + offset;
+                if changing[row] {
+                    scratch.update_row(entries, projections.row(row), projections.gram(), &features, &order, &mut stream);
+                }
+            }
+        };
+        share(chunks, RowScratch::default, work);
+    });
+}
+
+/// Draws each feature's probability and prepares its terms; features that no row outside uses keep their activations.
+fn prepare_features<R: Real>(
+    state: &State<R>,
+    projections: &Projections,
+    changing: &[bool],
+    stream: &mut impl rand::Rng,
+) -> Vec<Prepared> {
+    let k = state.n_features();
+    let mut used_outside = vec![false; k];
+    for (entries, _) in state.loadings.rows().iter().zip(changing).filter(|(_, changing)| !**changing) {
+        entries.iter().for_each(|entry| used_outside[entry.feature] = true);
+    }
+    let n_rows = state.loadings.n_rows() as f64;
+    let mut prepare = |feature: usize| {
+        let count = state.loadings.counts()[feature] as f64;
+        let ln_prior_odds = used_outside[feature].then(|| {
+            let beta = Beta::new(count, n_rows - count + state.ibp_repulsion).expect("counts are positive");
+            let probability: f64 = beta.sample(stream);
+            (probability / (1.0 - probability)).ln()
+        });
+        Prepared::new(&FeatureTerms {
+            squared_norm: projections.gram()[feature * k + feature],
+            noise_variance: state.noise_variance,
+            weight: NormalPrior { mean: state.weight_means[feature], precision: state.weight_precisions[feature] },
+            ln_prior_odds,
+        })
+    };
+    (0..k).map(&mut prepare).collect()
+}
+
+/// One row, dense, while it is updated.
+#[derive(Default)]
+struct RowScratch {
+    active: Vec<bool>,
+    weights: Vec<f64>,
+    /// `sum_j w_j S_j . S_k` for every k.
+    explained: Vec<f64>,
+}
+
+impl RowScratch {
+    fn update_row(
+        &mut self,
+        entries: &mut Vec<Entry>,
+        with_data: &[f64],
+        gram: &[f64],
+        features: &[Prepared],
+        order: &[usize],
+        stream: &mut impl rand::Rng,
+    ) {
+        self.load(entries, gram, features.len());
+        for &feature in order {
+            let terms = &features[feature];
+            if terms.constant.is_none() && !self.active[feature] {
+                continue;
+            }
+            let old = self.weights[feature];
+            let inner = with_data[feature] - self.explained[feature] + old * terms.squared_norm;
+            let mean = terms.slope * inner + terms.offset;
+            let active = match terms.constant {
+                None => true,
+                Some(constant) => {
+                    let ln_odds = constant + terms.half_precision * mean * mean;
+                    stream.random::<f64>() * (1.0 + (-ln_odds).exp()) < 1.0
+                }
+            };
+            let mut new = 0.0;
+            if active {
+                let normal: f64 = StandardNormal.sample(stream);
+                new = mean + terms.sd * normal;
+            }
+            self.active[feature] = active;
+            self.set_weight(feature, new, gram);
+        }
+        entries.clear();
+        let active = (0..features.len()).filter(|&feature| self.active[feature]);
+        entries.extend(active.map(|feature| Entry { feature, weight: self.weights[feature] }));
+    }
+
+    fn load(&mut self, entries: &[Entry], gram: &[f64], k: usize) {
+        self.active.clear();
+        self.active.resize(k, false);
+        for buffer in [&mut self.weights, &mut self.explained] {
+            buffer.clear();
+            buffer.resize(k, 0.0);
+        }
+        for entry in entries {
+            self.active[entry.feature] = true;
+            self.set_weight(entry.feature, entry.weight, gram);
+        }
+    }
+
+    fn set_weight(&mut self, feature: usize, weight: f64, gram: &[f64]) {
+        let change = weight - self.weights[feature];
+        if change != 0.0 {
+            let k = self.explained.len();
+            let row = &gram[feature * k..(feature + 1) * k];
+            self.explained.iter_mut().zip(row).for_each(|(sum, g)| *sum += change * g);
+            self.weights[feature] = weight;
+        }
+    }
+}
+
+/// Gibbs updates of rows that are not part of the fit (new observations): the prior odds are given, nothing is
+/// unique. `visit` sees the row's entries after each of `n_sweeps` updates.
+pub fn sample_new_row(
+    terms: &[FeatureTerms],
+    with_data: &[f64],
+    gram: &[f64],
+    n_sweeps: usize,
+    stream: &mut impl rand::Rng,
+    mut visit: impl FnMut(usize, &[Entry]),
+) {
+    let features: Vec<Prepared> = terms.iter().map(Prepared::new).collect();
+    let mut order: Vec<usize> = (0..features.len()).collect();
+    let (mut scratch, mut entries) = (RowScratch::default(), Vec::new());
+    for sweep in 0..n_sweeps {
+        order.shuffle(stream);
+        scratch.update_row(&mut entries, with_data, gram, &features, &order, stream);
+        visit(sweep, &entries);
+    }
+}

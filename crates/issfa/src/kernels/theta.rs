@@ -1,0 +1,221 @@
+//! The parameters of the spectral curve, given the features [M6].
+//!
+//! The target depends on the features only through K and the energy of each mode. The mode is found by a safeguarded
+//! Newton method that always starts at the prior mean: the proposal must not depend on the current value.
+
+use super::{Info, Phase, Turn, metropolis};
+use crate::comm::Comm;
+use crate::linalg::{Eigen, Real, symmetric_eigen};
+use crate::model::simulate::{gamma, normal};
+use crate::model::{Model, NormalPrior, State, ThetaStep};
+use crate::rng::Purpose;
+use crate::spectral::{Tiles, mode_energies, sum_over_tiles};
+use crate::structure::Spectrum;
+use rand::RngExt;
+
+const DEGREES_OF_FREEDOM: f64 = 5.0;
+/// Beyond this the curve has left the range of numbers; the search is kept inside.
+const LIMIT: f64 = 50.0;
+const NEWTON_STEPS: usize = 60;
+/// Standard deviations of the random walk, one picked at random each sweep.
+const WALK_SDS: [f64; 4] = [0.3, 0.1, 0.03, 0.01];
+
+/// `ln p(xi | S)` up to a constant, as a function of xi.
+pub struct Target<'a> {
+    pub spectrum: &'a Spectrum,
+    pub priors: &'a [NormalPrior],
+    pub n_features: f64,
+    /// `sum_k S_kv^2` for every mode.
+    pub energies: &'a [f64],
+    pub comm: &'a dyn Comm,
+}
+
+/// The target and its derivatives at a point.
+pub struct Expansion {
+    pub value: f64,
+    pub gradient: Vec<f64>,
+    /// Row-major.
+    pub hessian: Vec<f64>,
+}
+
+impl Target<'_> {
+    /// `K/2 sum ln h - 1/2 sum h q - 1/2 sum r (xi - m)^2`.
+    pub fn value(&self, ln_theta: &[f64]) -> f64 {
+        let theta: Vec<f64> = ln_theta.iter().map(|x| x.exp()).collect();
+        let tiles = Tiles { n_modes: self.energies.len() };
+        let sums = sum_over_tiles(tiles, 1, self.comm, |_, modes, slot| {
+            let (mut ln_h, mut fit) = (0.0, 0.0);
+            for mode in modes {
+                let h = self.spectrum.precision(&theta, mode);
+                ln_h += h.ln();
+                fit += h * self.energies[mode];
+            }
+            slot[0] = 0.5 * (self.n_features * ln_h - fit);
+        });
+        sums[0] + self.ln_prior(ln_theta)
+    }
+
+    fn ln_prior(&self, ln_theta: &[f64]) -> f64 {
+        ln_theta.iter().zip(self.priors).map(|(x, p)| -0.5 * p.precision * (x - p.mean).powi(2)).sum()
+    }
+
+    /// Value, gradient and Hessian in xi.
+    pub fn expand(&self, ln_theta: &[f64]) -> Expansion {
+        let theta: Vec<f64> = ln_theta.iter().map(|x| x.exp()).collect();
+        let n = theta.len();
+        let tiles = Tiles { n_modes: self.energies.len() };
+        let sums = sum_over_tiles(tiles, 1 + n + n * n, self.comm, |_, modes, slots| {
+            let mut point = self.spectrum.new_point();
+            for mode in modes {
+                self.spectrum.evaluate(&theta, mode, &mut point);
+                self.add_mode(&point, self.energies[mode], slots);
+            }
+        });
+        let mut gradient = sums[1..=n].to_vec();
+        let mut hessian = sums[1 + n..].to_vec();
+        for (p, prior) in self.priors.iter().enumerate() {
+            gradient[p] -= prior.precision * (ln_theta[p] - prior.mean);
+            hessian[p * n + p] -= prior.precision;
+        }
+        Expansion { value: sums[0] + self.ln_prior(ln_theta), gradient, hessian }
+    }
+
+    fn add_mode(&self, point: &crate::structure::curve::CurvePoint, energy: f64, slots: &mut [f64]) {
+        let n = point.gradient.len();
+        let h = point.precision;
+        let first = 0.5 * (self.n_features / h - energy);
+        let second = -0.5 * self.n_features / (h * h);
+        slots[0] += 0.5 * (self.n_features * h.ln() - h * energy);
+        for p in 0..n {
+            slots[1 + p] += first * point.gradient[p];
+            for r in 0..n {
+                slots[1 + n + p * n + r] +=
+                    second * point.gradient[p] * point.gradient[r] + first * point.hessian[p * n + r];
+            }
+        }
+    }
+}
+
+/// The normal approximation at the mode: negative Hessian as eigenvectors and floored eigenvalues.
+pub struct Approximation {
+    pub mode: Vec<f64>,
+    curvature: Eigen,
+}
+
+impl Approximation {
+    /// Newton's method from the prior mean, with a floored curvature and step halving.
+    pub fn find(target: &Target) -> Approximation {
+        let mut mode: Vec<f64> = target.priors.iter().map(|p| p.mean).collect();
+        let mut here = target.expand(&mode);
+        for _ in 0..NEWTON_STEPS {
+            let curvature = floored_curvature(&here.hessian, target.priors);
+            let step = solve(&curvature, &here.gradient);
+            let length = step.iter().map(|x| x * x).sum::<f64>().sqrt();
+            if length < 1e-7 || !length.is_finite() {
+                break;
+            }
+            let Some((point, expansion)) = line_search(target, &mode, &step, length, here.value) else { break };
+            (mode, here) = (point, expansion);
+        }
+        Approximation { curvature: floored_curvature(&here.hessian, target.priors), mode }
+    }
+
+    /// The mode plus `scale` times a draw with covariance one over the curvature.
+    fn draw(&self, scale: f64, stream: &mut impl rand::Rng) -> Vec<f64> {
+        let n = self.mode.len();
+        let along: Vec<f64> = self.curvature.values.iter().map(|e| scale * normal(stream) / e.sqrt()).collect();
+        let shift = |p: usize| (0..n).map(|i| self.curvature.vectors[p * n + i] * along[i]).sum::<f64>();
+        (0..n).map(|p| self.mode[p] + shift(p)).collect()
+    }
+
+    /// A multivariate t draw.
+    fn draw_t(&self, stream: &mut impl rand::Rng) -> Vec<f64> {
+        let chi_squared = gamma(0.5 * DEGREES_OF_FREEDOM, 0.5, stream);
+        self.draw((DEGREES_OF_FREEDOM / chi_squared).sqrt(), stream)
+    }
+
+    /// The log density of the t proposal, up to a constant.
+    pub fn ln_t_density(&self, ln_theta: &[f64]) -> f64 {
+        let n = self.mode.len();
+        let along = |i: usize| {
+            (0..n).map(|p| self.curvature.vectors[p * n + i] * (ln_theta[p] - self.mode[p])).sum::<f64>()
+        };
+        let distance: f64 = (0..n).map(|i| self.curvature.values[i] * along(i).powi(2)).sum();
+        -0.5 * (DEGREES_OF_FREEDOM + n as f64) * (1.0 + distance / DEGREES_OF_FREEDOM).ln()
+    }
+}
+
+/// The first of ever shorter steps that does not lose.
+fn line_search(target: &Target, from: &[f64], step: &[f64], length: f64, value: f64) -> Option<(Vec<f64>, Expansion)> {
+    let mut share = (3.0 / length).min(1.0);
+    for _ in 0..30 {
+        let point: Vec<f64> = from.iter().zip(step).map(|(x, s)| (x + share * s).clamp(-LIMIT, LIMIT)).collect();
+        let expansion = target.expand(&point);
+        if expansion.value >= value && point != from {
+            return Some((point, expansion));
+        }
+        share *= 0.5;
+    }
+    None
+}
+
+/// Minus the Hessian with its eigenvalues kept above a tenth of the smallest prior precision.
+fn floored_curvature(hessian: &[f64], priors: &[NormalPrior]) -> Eigen {
+    let floor = 0.1 * priors.iter().map(|p| p.precision).fold(f64::INFINITY, f64::min);
+    let negative: Vec<f64> = hessian.iter().map(|x| if x.is_finite() { -x } else { 0.0 }).collect();
+    let mut eigen = symmetric_eigen(&negative, priors.len());
+    eigen.values.iter_mut().for_each(|value| *value = value.max(floor));
+    eigen
+}
+
+fn solve(curvature: &Eigen, gradient: &[f64]) -> Vec<f64> {
+    let n = gradient.len();
+    let along = |i: usize| (0..n).map(|p| curvature.vectors[p * n + i] * gradient[p]).sum::<f64>();
+    let scaled: Vec<f64> = (0..n).map(|i| along(i) / curvature.values[i]).collect();
+    (0..n).map(|p| (0..n).map(|i| curvature.vectors[p * n + i] * scaled[i]).sum()).collect()
+}
+
+pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, turn: &Turn) -> Info {
+    let mut stream = turn.streams.stream(Purpose::Theta, 0, 0);
+    if state.n_features() == 0 {
+        // Exact after burn-in. Before, theta would wander off and the first birth would be a null feature.
+        if turn.phase == Phase::Sampling {
+            let draw = |p: &NormalPrior| p.mean + normal(&mut stream) / p.precision.sqrt();
+            state.ln_theta = model.priors.ln_theta.iter().map(draw).collect();
+        }
+        return Info { proposed: 1, accepted: 1, ..Info::default() };
+    }
+    let energies = mode_energies(&state.features);
+    let target = Target {
+        spectrum: &model.spectrum,
+        priors: &model.priors.ln_theta,
+        n_features: state.n_features() as f64,
+        energies: &energies,
+        comm: model.comm.as_ref(),
+    };
+    let approximation = Approximation::find(&target);
+    if model.theta_step == ThetaStep::Laplace {
+        state.ln_theta = approximation.draw(1.0, &mut stream);
+        return Info { proposed: 1, accepted: 1, ..Info::default() };
+    }
+    let proposal = approximation.draw_t(&mut stream);
+    let mut value = target.value(&state.ln_theta);
+    let proposed_value = target.value(&proposal);
+    let ln_ratio =
+        proposed_value - value + approximation.ln_t_density(&state.ln_theta) - approximation.ln_t_density(&proposal);
+    let accepted = metropolis::accept(ln_ratio, &mut stream);
+    if accepted {
+        (state.ln_theta, value) = (proposal, proposed_value);
+    }
+    walk(&target, &mut state.ln_theta, value, &mut stream);
+    Info { proposed: 1, accepted: u32::from(accepted), ..Info::default() }
+}
+
+/// One random-walk step, so that a poor mode cannot freeze the chain.
+fn walk(target: &Target, ln_theta: &mut Vec<f64>, value: f64, stream: &mut impl rand::Rng) {
+    let sd = WALK_SDS[stream.random_range(0..WALK_SDS.len())];
+    let moved: Vec<f64> = ln_theta.iter().map(|x| x + sd * normal(stream)).collect();
+    if metropolis::accept(target.value(&moved) - value, stream) {
+        *ln_theta = moved;
+    }
+}

@@ -1,0 +1,232 @@
+//! Births and deaths: the features that only one row uses, all rows in parallel and exactly [M5].
+//!
+//! Given the shared features, the sets unique to each row are independent a priori, with a Poisson number of
+//! features each. A set is proposed from the prior and accepted by the ratio of the marginal likelihoods of the
+//! row's residual (spectra integrated out); on acceptance the spectra are drawn from their conditional.
+
+use super::{Info, Turn, metropolis};
+use crate::linalg::Real;
+use crate::model::{Model, State, ibp, simulate};
+use crate::rng::Purpose;
+use crate::spectral::{Projections, sum_over_tiles};
+use crate::workers::share;
+
+/// A row whose unique features may change in this round.
+#[derive(Clone, Debug)]
+struct Candidate {
+    row: usize,
+    /// Places of the features unique to the row now, and the sum of their squared weights.
+    old: Vec<usize>,
+    old_energy: f64,
+    new: Vec<Newborn>,
+    new_energy: f64,
+}
+
+/// A proposed feature, its spectrum still integrated out.
+#[derive(Clone, Copy, Debug)]
+struct Newborn {
+    weight: f64,
+    weight_mean: f64,
+    weight_precision: f64,
+}
+
+pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections, turn: &Turn) -> Info {
+    let precisions = model.spectrum.precisions(&state.theta());
+    let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
+    let mut info = Info::default();
+    for round in 0..model.birth_rounds {
+        let mut candidates = propose(model, state, turn, round);
+        info.proposed += candidates.len() as u32;
+        let ratios = ln_ratios(model, state, &candidates, &variances);
+        let mut n_features = state.n_features();
+        let mut ratios = ratios.iter();
+        candidates.retain(|candidate| {
+            let ln_ratio = *ratios.next().expect("one ratio a candidate");
+            let mut stream = turn.streams.stream(Purpose::UniqueProposals, round, 2 * candidate.row as u64 + 1);
+            let accepted = metropolis::accept(ln_ratio, &mut stream);
+            let after = n_features - candidate.old.len() + candidate.new.len();
+            let keep = accepted && (after <= model.max_features || after <= n_features);
+            if keep {
+                n_features = after;
+            }
+            keep
+        });
+        info.accepted += candidates.len() as u32;
+        if candidates.is_empty() {
+            continue;
+        }
+        projections.features_changed();
+        apply(model, state, &candidates, &precisions, turn, round, &mut info);
+    }
+    info
+}
+
+/// Proposals from the prior for every row; rows that have nothing unique and get nothing cost one uniform number.
+fn propose<R: Real>(model: &Model<R>, state: &State<R>, turn: &Turn, round: u32) -> Vec<Candidate> {
+    let n_rows = state.loadings.n_rows();
+    let rate = ibp::unique_rate(n_rows, state.ibp_strength, state.ibp_repulsion);
+    let mut counts = turn.streams.stream(Purpose::UniqueCounts, round, 0);
+    let mut candidates = Vec::new();
+    for row in 0..n_rows {
+        let n_new = ibp::draw_poisson(rate, &mut counts);
+        let is_unique = |entry: &&crate::model::Entry| state.loadings.counts()[entry.feature] == 1;
+        let unique = || state.loadings.row(row).iter().filter(is_unique);
+        if n_new == 0 && unique().next().is_none() {
+            continue;
+        }
+        let mut stream = turn.streams.stream(Purpose::UniqueProposals, round, 2 * row as u64);
+        let new: Vec<Newborn> = (0..n_new).map(|_| newborn(model, &mut stream)).collect();
+        candidates.push(Candidate {
+            row,
+            old: unique().map(|entry| entry.feature).collect(),
+            old_energy: unique().map(|entry| entry.weight.powi(2)).sum(),
+            new_energy: new.iter().map(|born| born.weight.powi(2)).sum(),
+            new,
+        });
+    }
+    candidates
+}
+
+fn newborn<R>(model: &Model<R>, stream: &mut impl rand::Rng) -> Newborn {
+    let prior = model.priors.weight_precision;
+    let weight_mean = simulate::weight_mean(&model.priors.weight_mean, stream);
+    let weight_precision = simulate::gamma(prior.shape, prior.rate, stream);
+    let weight = weight_mean + simulate::normal(stream) / weight_precision.sqrt();
+    Newborn { weight, weight_mean, weight_precision }
+}
+
+/// The log ratio of marginal likelihoods, proposed over current, for each candidate.
+fn ln_ratios<R: Real>(
+    model: &Model<R>,
+    state: &State<R>,
+    candidates: &[Candidate],
+    variances: &[f64],
+) -> Vec<f64> {
+    let noise = state.noise_variance;
+    sum_over_tiles(model.data.tiles(), candidates.len(), model.comm.as_ref(), |tile, modes, slots| {
+        let mut residual = Vec::new();
+        let variances = &variances[modes];
+        for (candidate, slot) in candidates.iter().zip(slots) {
+            shared_residual(model, &state.loadings, candidate, tile, state.features.tile(tile), &mut residual);
+            *slot = ln_evidence(&residual, candidate.new_energy, variances, noise)
+                - ln_evidence(&residual, candidate.old_energy, variances, noise);
+        }
+    })
+}
+
+/// `ln N(r; 0, s2 + c/h) - ln N(r; 0, s2)`: what unique features with squared weights adding up to `energy` gain.
+///
+/// With `x_v = 1 + c/(h_v s2)` it is `0.5 sum_v [ (r_v^2/s2) (1 - 1/x_v) - ln x_v ]`; logarithms are taken of
+/// products, which is far cheaper than one each.
+pub fn ln_evidence(residual: &[f64], energy: f64, variances: &[f64], noise_variance: f64) -> f64 {
+    if energy == 0.0 {
+        return 0.0;
+    }
+    let (ratio, per_noise) = (energy / noise_variance, 1.0 / noise_variance);
+    let (mut gain, mut ln_determinant) = (0.0, 0.0);
+    for (residual, variances) in residual.chunks(4).zip(variances.chunks(4)) {
+        let mut product = 1.0;
+        for (r, variance) in residual.iter().zip(variances) {
+            let x = 1.0 + ratio * variance;
+            gain += r * r * per_noise * (ratio * variance / x);
+            product *= x.min(1e75);
+        }
+        ln_determinant += f64::ln(product);
+    }
+    0.5 * (gain - ln_determinant)
+}
+
+/// Replaces the unique features of accepted candidates, in row order.
+fn apply<R: Real>(
+    model: &Model<R>,
+    state: &mut State<R>,
+    accepted: &[Candidate],
+    precisions: &[f64],
+    turn: &Turn,
+    round: u32,
+    info: &mut Info,
+) {
+    // Spectra first, into places at the end, while the shared features still stand where they stood.
+    let n_before = state.n_features();
+    let n_born = accepted.iter().map(|candidate| candidate.new.len()).sum();
+    let mut spectra = std::mem::replace(&mut state.features, crate::spectral::FeatureSpectra::empty(0));
+    spectra.grow(n_born);
+    let work = |residual: &mut Vec<f64>, (tile, values): (usize, &mut [R])| {
+        let modes = model.data.tiles().modes(tile);
+        let (old, born) = values.split_at_mut(n_before * modes.len());
+        let mut first = 0;
+        for candidate in accepted.iter().filter(|candidate| !candidate.new.is_empty()) {
+            shared_residual(model, &state.loadings, candidate, tile, old, residual);
+            let n_new = candidate.new.len();
+            let place = &mut born[first * modes.len()..(first + n_new) * modes.len()];
+            let index = (candidate.row * model.data.tiles().len() + tile) as u64;
+            let mut stream = turn.streams.stream(Purpose::UniqueSpectra, round, index);
+            draw_spectra(candidate, residual, &precisions[modes.clone()], state.noise_variance, place, &mut stream);
+            first += n_new;
+        }
+    };
+    share(spectra.tile_slices_mut().enumerate(), Vec::new, work);
+    state.features = spectra;
+    let mut dead = Vec::new();
+    for candidate in accepted {
+        dead.extend_from_slice(&candidate.old);
+        for born in &candidate.new {
+            state.loadings.push_unique(candidate.row, born.weight);
+            let id = state.new_id();
+            state.feature_ids.push(id);
+            state.weight_means.push(born.weight_mean);
+            state.weight_precisions.push(born.weight_precision);
+        }
+    }
+    dead.sort_unstable();
+    state.remove_features(&dead);
+    info.births += n_born as u32;
+    info.deaths += dead.len() as u32;
+}
+
+/// The row's residual at the modes of one tile, without its unique features; `features` are those of the tile.
+fn shared_residual<R: Real>(
+    model: &Model<R>,
+    loadings: &crate::model::Loadings,
+    candidate: &Candidate,
+    tile: usize,
+    features: &[R],
+    residual: &mut Vec<f64>,
+) {
+    let values = model.data.tile_row(tile, candidate.row);
+    let width = values.len();
+    residual.clear();
+    residual.extend(values.iter().map(|y| y.to_f64()));
+    for entry in loadings.row(candidate.row).iter().filter(|entry| loadings.counts()[entry.feature] > 1) {
+        let feature = &features[entry.feature * width..(entry.feature + 1) * width];
+        residual.iter_mut().zip(feature).for_each(|(r, s)| *r -= entry.weight * s.to_f64());
+    }
+}
+
+/// Spectra of a row's new features given its residual: mean `a r/s2 / (h + c/s2)`, covariance
+/// `(1/h)(I - a a'/(s2 h + c))`, whose square root is `(I - g a a')/sqrt(h)` with `g = (1 - sqrt(s2 h/(s2 h + c)))/c`.
+fn draw_spectra<R: Real>(
+    candidate: &Candidate,
+    residual: &[f64],
+    precisions: &[f64],
+    noise_variance: f64,
+    place: &mut [R],
+    stream: &mut impl rand::Rng,
+) {
+    let width = residual.len();
+    let energy = candidate.new_energy;
+    let mut normals = vec![0.0; candidate.new.len()];
+    for mode in 0..width {
+        let h = precisions[mode];
+        normals.iter_mut().for_each(|z| *z = simulate::normal(stream));
+        let along: f64 = normals.iter().zip(&candidate.new).map(|(z, born)| z * born.weight).sum();
+        let mean = residual[mode] / noise_variance / (h + energy / noise_variance);
+        let noise_part = noise_variance * h;
+        // (1 - sqrt(u))/c with u = s2 h/(s2 h + c), written without cancellation.
+        let shrink = 1.0 / ((noise_part + energy) * (1.0 + (noise_part / (noise_part + energy)).sqrt()));
+        for (k, (z, born)) in normals.iter().zip(&candidate.new).enumerate() {
+            let value = born.weight * mean + (z - shrink * born.weight * along) / h.sqrt();
+            place[k * width + mode] = R::from_f64(value);
+        }
+    }
+}

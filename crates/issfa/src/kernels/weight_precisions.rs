@@ -1,0 +1,20 @@
+//! The precision nu_k of each feature's weights around their mean, over its active rows [M11].
+
+use super::{Info, Turn, weight_moments};
+use crate::linalg::Real;
+use crate::model::{GammaPrior, Model, State, simulate};
+use crate::rng::Purpose;
+
+/// Gamma: shape `e + n/2`, rate `f + sum (a - tau)^2 / 2`.
+pub fn conditional(prior: GammaPrior, n_active: f64, squares: f64) -> GammaPrior {
+    GammaPrior { shape: prior.shape + 0.5 * n_active, rate: prior.rate + 0.5 * squares }
+}
+
+pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, turn: &Turn) -> Info {
+    let mut stream = turn.streams.stream(Purpose::WeightPrecisions, 0, 0);
+    for (feature, (n_active, _, squares)) in weight_moments(state, &state.weight_means).into_iter().enumerate() {
+        let given = conditional(model.priors.weight_precision, n_active, squares);
+        state.weight_precisions[feature] = simulate::gamma(given.shape, given.rate, &mut stream);
+    }
+    Info::default()
+}

@@ -1,0 +1,214 @@
+//! The few dense operations borrowed from `gemm` and `faer`, as safe functions on row-major slices; all sequential.
+
+use faer::{Mat, Par, Side};
+
+/// A number type that spectral data may be stored in.
+pub trait Real: Copy + Send + Sync + Default + PartialEq + std::fmt::Debug + 'static {
+    /// The name in configuration files and checkpoints.
+    const NAME: &'static str;
+    /// Bytes a number takes.
+    const BYTES: usize;
+    fn from_f64(value: f64) -> Self;
+    fn to_f64(self) -> f64;
+    /// `accumulated + factor * self`, in this type.
+    fn add_scaled(self, factor: Self, accumulated: Self) -> Self;
+    fn zero() -> Self;
+    fn one() -> Self;
+    /// Little-endian bytes of `values`.
+    fn to_bytes(values: &[Self]) -> Vec<u8>;
+    /// The numbers in little-endian `bytes`.
+    fn from_bytes(bytes: &[u8]) -> Vec<Self>;
+}
+
+macro_rules! real {
+    ($type:ty, $name:literal, $bytes:literal) => {
+        impl Real for $type {
+            const NAME: &'static str = $name;
+            const BYTES: usize = $bytes;
+            #[inline(always)]
+            fn from_f64(value: f64) -> Self {
+                value as $type
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn add_scaled(self, factor: Self, accumulated: Self) -> Self {
+                accumulated + factor * self
+            }
+            fn zero() -> Self {
+                0.0
+            }
+            fn one() -> Self {
+                1.0
+            }
+            fn to_bytes(values: &[Self]) -> Vec<u8> {
+                values.iter().flat_map(|v| v.to_le_bytes()).collect()
+            }
+            fn from_bytes(bytes: &[u8]) -> Vec<Self> {
+                bytes.as_chunks::<$bytes>().0.iter().map(|b| <$type>::from_le_bytes(*b)).collect()
+            }
+        }
+    };
+}
+real!(f32, "f32", 4);
+real!(f64, "f64", 8);
+
+/// A matrix inside a slice; element (i, j) is at `i * row_stride + j * col_stride`.
+#[derive(Clone, Copy)]
+pub struct View<'a, R> {
+    data: &'a [R],
+    n_rows: usize,
+    n_cols: usize,
+    row_stride: usize,
+    col_stride: usize,
+}
+
+impl<'a, R> View<'a, R> {
+    /// A row-major matrix that fills the slice.
+    pub fn new(data: &'a [R], n_rows: usize, n_cols: usize) -> Self {
+        assert_eq!(data.len(), n_rows * n_cols, "a view must fill its slice");
+        View { data, n_rows, n_cols, row_stride: n_cols, col_stride: 1 }
+    }
+
+    /// The transpose, without moving anything.
+    pub fn t(self) -> Self {
+        View {
+            data: self.data,
+            n_rows: self.n_cols,
+            n_cols: self.n_rows,
+            row_stride: self.col_stride,
+            col_stride: self.row_stride,
+        }
+    }
+}
+
+/// `out = a b`, with `out` row-major. Sequential: the bits do not depend on the number of threads.
+pub fn multiply<R: Real>(out: &mut [R], a: View<R>, b: View<R>) {
+    assert_eq!(a.n_cols, b.n_rows, "inner sizes must agree");
+    assert_eq!(out.len(), a.n_rows * b.n_cols, "the product must fill its place");
+    if out.is_empty() {
+        return;
+    }
+    if a.n_cols == 0 {
+        out.fill(R::zero());
+        return;
+    }
+    // SAFETY: `View::new` ties sizes and strides to the slices, and `out` was checked above.
+    unsafe {
+        gemm::gemm(
+            a.n_rows,
+            b.n_cols,
+            a.n_cols,
+            out.as_mut_ptr(),
+            1,
+            b.n_cols as isize,
+            false,
+            a.data.as_ptr(),
+            a.col_stride as isize,
+            a.row_stride as isize,
+            b.data.as_ptr(),
+            b.col_stride as isize,
+            b.row_stride as isize,
+            R::zero(),
+            R::one(),
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}
+
+/// Eigenvalues in ascending order and orthonormal eigenvectors of a symmetric matrix.
+#[derive(Clone, Debug)]
+pub struct Eigen {
+    pub values: Vec<f64>,
+    /// Row-major n x n; column i belongs to value i.
+    pub vectors: Vec<f64>,
+}
+
+/// The eigendecomposition of a symmetric n x n matrix (the lower triangle is read).
+pub fn symmetric_eigen(matrix: &[f64], n: usize) -> Eigen {
+    assert_eq!(matrix.len(), n * n, "a square matrix is needed");
+    match n {
+        0 => return Eigen { values: vec![], vectors: vec![] },
+        1 => return Eigen { values: vec![matrix[0]], vectors: vec![1.0] },
+        _ => {}
+    }
+    faer::set_global_parallelism(Par::Seq);
+    let dense = Mat::from_fn(n, n, |i, j| matrix[i * n + j]);
+    let eigen = dense.self_adjoint_eigen(Side::Lower).expect("a finite symmetric matrix has eigenvectors");
+    let values = (0..n).map(|i| eigen.S()[i]).collect();
+    let u = eigen.U();
+    let vectors = (0..n * n).map(|at| u[(at / n, at % n)]).collect();
+    Eigen { values, vectors }
+}
+
+/// The Cholesky factor (lower, row-major) of a symmetric positive definite matrix, or `None`.
+pub fn cholesky(matrix: &[f64], n: usize) -> Option<Vec<f64>> {
+    let mut lower = vec![0.0; n * n];
+    for i in 0..n {
+        for j in 0..=i {
+            let dot: f64 = (0..j).map(|k| lower[i * n + k] * lower[j * n + k]).sum();
+            let rest = matrix[i * n + j] - dot;
+            if i == j {
+                if rest <= 0.0 || !rest.is_finite() {
+                    return None;
+                }
+                lower[i * n + i] = rest.sqrt();
+            } else {
+                lower[i * n + j] = rest / lower[j * n + j];
+            }
+        }
+    }
+    Some(lower)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wave(n: usize, step: f64) -> Vec<f64> {
+        (0..n).map(|i| (i as f64 * step).sin()).collect()
+    }
+
+    #[test]
+    fn products_equal_the_naive_ones_in_every_orientation() {
+        for (m, k, n) in [(1, 1, 1), (3, 4, 5), (17, 256, 9), (40, 33, 70), (5, 0, 3)] {
+            let (a, b) = (wave(m * k, 0.7), wave(k * n, 1.3));
+            let naive: Vec<f64> =
+                (0..m * n).map(|at| (0..k).map(|l| a[at / n * k + l] * b[l * n + at % n]).sum()).collect();
+            let mut out = vec![f64::NAN; m * n];
+            multiply(&mut out, View::new(&a, m, k), View::new(&b, k, n));
+            assert!(out.iter().zip(&naive).all(|(x, y)| (x - y).abs() < 1e-12));
+            let mut transposed = vec![f64::NAN; m * n];
+            multiply(&mut transposed, View::new(&b, k, n).t(), View::new(&a, m, k).t());
+            assert!((0..m * n).all(|at| (transposed[at % n * m + at / n] - naive[at]).abs() < 1e-12));
+        }
+    }
+
+    #[test]
+    fn eigenvectors_rebuild_the_matrix() {
+        for n in [0, 1, 2, 7, 30] {
+            let half = wave(n * n, 0.9);
+            let matrix: Vec<f64> = (0..n * n).map(|at| half[at] + half[at % n * n + at / n]).collect();
+            let Eigen { values, vectors } = symmetric_eigen(&matrix, n);
+            for i in 0..n {
+                for j in 0..n {
+                    let entry: f64 = (0..n).map(|k| vectors[i * n + k] * values[k] * vectors[j * n + k]).sum();
+                    assert!((entry - matrix[i * n + j]).abs() < 1e-12 * (n as f64 + 1.0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn cholesky_rebuilds_or_refuses() {
+        let matrix = [4.0, 2.0, 2.0, 3.0];
+        let lower = cholesky(&matrix, 2).unwrap();
+        assert!((lower[2] * lower[2] + lower[3] * lower[3] - 3.0).abs() < 1e-15);
+        assert!(cholesky(&[1.0, 2.0, 2.0, 1.0], 2).is_none());
+    }
+}

@@ -1,0 +1,72 @@
+//! The model: priors, state, loadings, the Indian buffet process, and the slow log joint that tests every kernel.
+
+pub mod ibp;
+pub mod loadings;
+pub mod log_joint;
+pub mod priors;
+pub mod simulate;
+pub mod state;
+
+pub use loadings::{Entry, Loadings};
+pub use priors::{GammaPrior, InverseGammaPrior, NormalPrior, Priors, WeightMeanPrior};
+pub use state::State;
+
+use crate::comm::{Comm, Solo};
+use crate::linalg::Real;
+use crate::spectral::{SpectralData, squared_row_norms};
+use crate::structure::Spectrum;
+use std::sync::Arc;
+
+/// How the parameters of the spectral curve are updated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ThetaStep {
+    /// An independence proposal at the mode with its Metropolis-Hastings correction, then a random-walk step: exact.
+    #[default]
+    Mh,
+    /// A draw from the normal approximation, uncorrected, as the paper did.
+    Laplace,
+}
+
+/// Everything that stays fixed while a chain runs.
+pub struct Model<R> {
+    pub data: SpectralData<R>,
+    /// Norms of the rows of the data.
+    pub row_norms: Vec<f64>,
+    pub spectrum: Spectrum,
+    pub priors: Priors,
+    /// The truncation of the joint prior of activations, strength and repulsion.
+    pub max_features: usize,
+    /// Rounds of proposed births and deaths in one sweep.
+    pub birth_rounds: u32,
+    /// Updates of all activations and weights in one sweep.
+    pub row_sweeps: u32,
+    pub theta_step: ThetaStep,
+    pub comm: Arc<dyn Comm>,
+}
+
+impl<R: Real> Model<R> {
+    /// A model with default sampler settings, in one process.
+    pub fn new(data: SpectralData<R>, spectrum: Spectrum, priors: Priors) -> Model<R> {
+        assert_eq!(data.n_modes(), spectrum.n_modes(), "data and structure have the same modes");
+        assert_eq!(priors.ln_theta.len(), spectrum.n_parameters(), "a prior for each parameter of the curve");
+        let comm: Arc<dyn Comm> = Arc::new(Solo);
+        let row_norms = squared_row_norms(&data, comm.as_ref()).iter().map(|x| x.sqrt()).collect();
+        Model {
+            data,
+            row_norms,
+            spectrum,
+            priors,
+            max_features: usize::MAX,
+            birth_rounds: 8,
+            row_sweeps: 1,
+            theta_step: ThetaStep::Mh,
+            comm,
+        }
+    }
+
+    /// The number of cells that inform the noise.
+    pub fn n_cells(&self) -> f64 {
+        self.data.n_rows() as f64 * self.data.n_modes() as f64
+    }
+}

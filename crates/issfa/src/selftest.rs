@@ -1,0 +1,289 @@
+//! The invariance test: draw state and data from the model, apply a kernel, and see that nothing has changed.
+//!
+//! Repeats are independent, so the standard error of each paired difference is honest. The whole sweep is tested as
+//! well as each kernel, because kernels that pass alone can fail together.
+
+use crate::kernels::{Kernel, Phase, Turn, ibp_repulsion, shared_activations};
+use crate::model::{
+    GammaPrior, InverseGammaPrior, Model, NormalPrior, Priors, State, ThetaStep, WeightMeanPrior, simulate,
+};
+use crate::rng::{Purpose, Streams};
+use crate::spectral::Projections;
+use crate::structure::{Curve, Spectrum, expression};
+use rayon::prelude::*;
+
+/// What is applied between "before" and "after".
+#[derive(Clone, Debug, PartialEq)]
+pub enum Subject {
+    /// Shipped kernels, in order.
+    Kernels(Vec<Kernel>),
+    /// The shared activations scanned in storage order, within a whole sweep: must fail.
+    StorageOrder,
+    /// The repulsion with the ratio as printed in the paper: must fail.
+    PrintedRepulsion,
+    /// The uncorrected Laplace step for theta: must fail.
+    UncorrectedLaplace,
+}
+
+impl Subject {
+    /// A name for tables.
+    pub fn name(&self) -> String {
+        match self {
+            Subject::Kernels(list) if list.as_slice() == Kernel::DEFAULT_SWEEP => "whole sweep".into(),
+            Subject::Kernels(list) => list.iter().map(|kernel| kernel.name()).collect::<Vec<_>>().join(" + "),
+            Subject::StorageOrder => "whole sweep, scan in storage order (wrong)".into(),
+            Subject::PrintedRepulsion => "ibp_repulsion as printed (wrong)".into(),
+            Subject::UncorrectedLaplace => "theta by uncorrected Laplace (wrong)".into(),
+        }
+    }
+
+    /// Every shipped kernel alone, then the whole sweep.
+    pub fn shipped() -> Vec<Subject> {
+        let alone = Kernel::DEFAULT_SWEEP.iter().map(|&kernel| Subject::Kernels(vec![kernel]));
+        alone.chain([Subject::Kernels(Kernel::DEFAULT_SWEEP.to_vec())]).collect()
+    }
+}
+
+/// The tiny model of the test.
+#[derive(Clone, Debug)]
+pub struct Tiny {
+    pub n_rows: usize,
+    pub structure: String,
+    pub curve: String,
+    pub weight_mean: WeightMeanPrior,
+    /// How often the subject is applied between before and after.
+    pub applications: u64,
+    pub max_features: usize,
+}
+
+impl Default for Tiny {
+    fn default() -> Self {
+        Tiny {
+            n_rows: 4,
+            structure: "path(2) x path(2)".into(),
+            curve: "q".into(),
+            weight_mean: WeightMeanPrior::Normal(NormalPrior { mean: 0.5, precision: 2.0 }),
+            applications: 2,
+            max_features: usize::MAX,
+        }
+    }
+}
+
+impl Tiny {
+    fn spectrum(&self) -> Spectrum {
+        let structure = expression::build(Some(&self.structure), None).expect("the test's structure is valid");
+        Spectrum::new(&structure, &Curve::parse(&self.curve).expect("the test's curve is valid"))
+    }
+
+    /// Informative priors: without them nothing is sharp.
+    fn priors(&self, n_parameters: usize) -> Priors {
+        let ln_theta = |p| NormalPrior { mean: if p % 2 == 0 { 0.2 } else { -0.3 }, precision: 8.0 };
+        Priors {
+            noise: InverseGammaPrior { shape: 6.0, scale: 5.0 },
+            ibp_strength: GammaPrior { shape: 3.0, rate: 2.0 },
+            ibp_repulsion: GammaPrior { shape: 4.0, rate: 4.0 },
+            weight_precision: GammaPrior { shape: 6.0, rate: 4.0 },
+            weight_mean: self.weight_mean,
+            ln_theta: (0..n_parameters).map(ln_theta).collect(),
+        }
+    }
+}
+
+/// The statistics compared, by name.
+pub const STATISTICS: [&str; 20] = [
+    "features",
+    "activations",
+    "unique features",
+    "sum of squared weights",
+    "ln noise variance",
+    "ibp strength",
+    "ln ibp repulsion",
+    "ln theta 1",
+    "ln theta last",
+    "sum of weight means",
+    "sum of ln weight precisions",
+    "ln |S|^2",
+    "ln |W S|^2",
+    "residual / noise",
+    "ln residual",
+    "features x residual / noise",
+    "activations x residual / noise",
+    "features x ln theta 1",
+    "features x ln noise variance",
+    "features x ln ibp repulsion",
+];
+
+fn statistics(model: &Model<f64>, state: &State<f64>) -> [f64; STATISTICS.len()] {
+    let (mut explained, mut residual) = (0.0, 0.0);
+    for row in 0..state.loadings.n_rows() {
+        for (mean, y) in simulate::noiseless_row(state, row).iter().zip(model.data.row(row)) {
+            explained += mean * mean;
+            residual += (y - mean).powi(2);
+        }
+    }
+    let k = state.n_features() as f64;
+    let active = state.loadings.n_active() as f64;
+    let unique = state.loadings.counts().iter().filter(|&&count| count == 1).count() as f64;
+    let squares: f64 = state.loadings.rows().iter().flatten().map(|entry| entry.weight.powi(2)).sum();
+    let energy: f64 = state.features.squared_norms().iter().sum();
+    let (noise, theta, repulsion) = (state.noise_variance.ln(), state.ln_theta[0], state.ibp_repulsion.ln());
+    let ratio = residual / state.noise_variance;
+    [
+        k,
+        active,
+        unique,
+        squares,
+        noise,
+        state.ibp_strength,
+        repulsion,
+        theta,
+        state.ln_theta[state.ln_theta.len() - 1],
+        state.weight_means.iter().sum(),
+        state.weight_precisions.iter().map(|nu| nu.ln()).sum(),
+        // One is added so that states without features count too.
+        (1.0 + energy).ln(),
+        (1.0 + explained).ln(),
+        ratio,
+        residual.ln(),
+        k * ratio,
+        active * ratio,
+        k * theta,
+        k * noise,
+        k * repulsion,
+    ]
+}
+
+/// Sums of paired differences and of their squares.
+#[derive(Clone, Copy, Debug)]
+struct Moments {
+    n: f64,
+    sums: [f64; STATISTICS.len()],
+    squares: [f64; STATISTICS.len()],
+}
+
+/// How far each statistic moved, in standard errors.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub subject: String,
+    pub repeats: u64,
+    /// One a statistic; 0 where nothing changed in any repeat.
+    pub z: Vec<f64>,
+}
+
+impl Report {
+    /// The statistic that moved most.
+    pub fn worst(&self) -> (&'static str, f64) {
+        let worst = (0..self.z.len()).max_by(|&a, &b| self.z[a].abs().total_cmp(&self.z[b].abs()));
+        worst.map_or(("none", 0.0), |at| (STATISTICS[at], self.z[at]))
+    }
+}
+
+/// The threshold in standard errors at which `n_tests` tests raise a false alarm with probability `rate` at most.
+pub fn threshold(n_tests: usize, rate: f64) -> f64 {
+    let per_test = rate / n_tests.max(1) as f64;
+    let tail = |z: f64| statrs::function::erf::erfc(z / std::f64::consts::SQRT_2);
+    let (mut low, mut high) = (0.0, 40.0);
+    for _ in 0..200 {
+        let middle = 0.5 * (low + high);
+        if tail(middle) > per_test { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// Runs `repeats` independent draws (numbered from `first`, in chunks shared by the threads).
+pub fn run(tiny: &Tiny, subject: &Subject, seed: u64, repeats: u64) -> Report {
+    const CHUNK: u64 = 256;
+    let spectrum = tiny.spectrum();
+    let priors = tiny.priors(spectrum.n_parameters());
+    // Chunks are collected in order, so that the report does not depend on the number of threads.
+    let chunks: Vec<Moments> = (0..repeats.div_ceil(CHUNK))
+        .into_par_iter()
+        .map(|chunk| {
+            let mut moments = Moments { n: 0.0, sums: [0.0; STATISTICS.len()], squares: [0.0; STATISTICS.len()] };
+            for repeat in chunk * CHUNK..((chunk + 1) * CHUNK).min(repeats) {
+                add_repeat(tiny, subject, &spectrum, &priors, seed, repeat, &mut moments);
+            }
+            moments
+        })
+        .collect();
+    let mut total = chunks[0];
+    for chunk in &chunks[1..] {
+        total.n += chunk.n;
+        (0..STATISTICS.len()).for_each(|i| {
+            total.sums[i] += chunk.sums[i];
+            total.squares[i] += chunk.squares[i];
+        });
+    }
+    let z = (0..STATISTICS.len()).map(|i| {
+        let mean = total.sums[i] / total.n;
+        let variance = total.squares[i] / total.n - mean * mean;
+        if variance > 1e-24 { mean / (variance / total.n).sqrt() } else { 0.0 }
+    });
+    Report { subject: subject.name(), repeats, z: z.collect() }
+}
+
+fn add_repeat(
+    tiny: &Tiny,
+    subject: &Subject,
+    spectrum: &Spectrum,
+    priors: &Priors,
+    seed: u64,
+    repeat: u64,
+    moments: &mut Moments,
+) {
+    let mut stream = Streams::once(seed).stream(Purpose::Prior, 0, repeat);
+    let mut state = simulate::prior_state::<f64>(tiny.n_rows, spectrum, priors, &mut stream);
+    if state.n_features() > tiny.max_features {
+        return;
+    }
+    let data = simulate::data_given_state(&state, &mut stream);
+    let mut model = Model::new(data, spectrum.clone(), priors.clone());
+    model.max_features = tiny.max_features;
+    let before = statistics(&model, &state);
+    let mut projections = Projections::default();
+    for application in 0..tiny.applications {
+        let streams = Streams { seed, chain: 1, sweep: repeat * tiny.applications + application };
+        let turn = Turn { streams, phase: Phase::Sampling };
+        apply(subject, &mut model, &mut state, &mut projections, &turn);
+    }
+    let after = statistics(&model, &state);
+    moments.n += 1.0;
+    for i in 0..STATISTICS.len() {
+        let difference = after[i] - before[i];
+        moments.sums[i] += difference;
+        moments.squares[i] += difference * difference;
+    }
+}
+
+fn apply(
+    subject: &Subject,
+    model: &mut Model<f64>,
+    state: &mut State<f64>,
+    projections: &mut Projections,
+    turn: &Turn,
+) {
+    match subject {
+        Subject::Kernels(kernels) => {
+            for kernel in kernels {
+                kernel.update(model, state, projections, turn);
+            }
+        }
+        Subject::PrintedRepulsion => {
+            ibp_repulsion::update_with(model, state, turn, ibp_repulsion::Ratio::AsPrinted);
+        }
+        Subject::UncorrectedLaplace => {
+            model.theta_step = ThetaStep::Laplace;
+            Kernel::Theta.update(model, state, projections, turn);
+        }
+        Subject::StorageOrder => {
+            for kernel in Kernel::DEFAULT_SWEEP {
+                if kernel == Kernel::SharedActivations {
+                    let scan = shared_activations::Scan::Storage;
+                    shared_activations::update_with(model, state, projections, turn, scan);
+                } else {
+                    kernel.update(model, state, projections, turn);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The spectral domain: data and features as coefficients of modes, in tiles, and everything that sums over modes.
+//!
+//! Tiles of modes are the unit of work for threads and ranks. Large sums over tiles (`Y S'`, `S S'`) are added as
+//! fixed-point integers; small ones have a slot a tile and are added in tile order. Neither depends on who worked
+//! on which tile.
+
+mod pass;
+mod statistics;
+mod sums;
+mod tiles;
+
+pub use pass::{FeatureConditional, Projections, draw_features, project};
+pub use statistics::{mode_energies, squared_row_norms, sum_over_tiles, weighted_rows};
+pub use tiles::{FeatureSpectra, SpectralData, TILE, Tiles};

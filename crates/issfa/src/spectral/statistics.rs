@@ -1,0 +1,72 @@
+//! Small sums over modes: one slot a tile, added in tile order on every rank alike.
+
+use super::{FeatureSpectra, SpectralData, TILE, Tiles};
+use crate::comm::Comm;
+use crate::linalg::Real;
+use crate::workers::share;
+use std::ops::Range;
+
+/// Sums over all modes of what `part` adds up over the modes of one tile, `n_sums` numbers at a time.
+///
+/// `part(tile, modes, slots)` fills slots that start at zero. The slots travel between ranks as bit patterns.
+pub fn sum_over_tiles(
+    tiles: Tiles,
+    n_sums: usize,
+    comm: &dyn Comm,
+    part: impl Fn(usize, Range<usize>, &mut [f64]) + Sync,
+) -> Vec<f64> {
+    let mut slots = vec![0.0; tiles.len() * n_sums];
+    share(slots.chunks_mut(n_sums.max(1)).enumerate(), || (), |_, (tile, slot)| part(tile, tiles.modes(tile), slot));
+    if comm.size() > 1 {
+        let mut bits: Vec<i64> = slots.iter().map(|x| x.to_bits() as i64).collect();
+        comm.sum_integers(&mut bits);
+        slots.iter_mut().zip(bits).for_each(|(slot, bits)| *slot = f64::from_bits(bits as u64));
+    }
+    let mut sums = vec![0.0; n_sums];
+    for slot in slots.chunks_exact(n_sums.max(1)) {
+        sums.iter_mut().zip(slot).for_each(|(sum, part)| *sum += part);
+    }
+    sums
+}
+
+/// `sum_k S_kv^2` for every mode v.
+pub fn mode_energies<R: Real>(spectra: &FeatureSpectra<R>) -> Vec<f64> {
+    let tiles = spectra.tiles();
+    let mut energies = vec![0.0; tiles.n_modes];
+    for (tile, energy) in energies.chunks_mut(TILE).enumerate() {
+        for row in spectra.tile(tile).chunks_exact(tiles.width(tile)) {
+            energy.iter_mut().zip(row).for_each(|(e, x)| *e += x.to_f64() * x.to_f64());
+        }
+    }
+    energies
+}
+
+/// The squared norm of every row of the data.
+pub fn squared_row_norms<R: Real>(data: &SpectralData<R>, comm: &dyn Comm) -> Vec<f64> {
+    let part = |tile: usize, modes: Range<usize>, slots: &mut [f64]| {
+        for (slot, row) in slots.iter_mut().zip(data.tile(tile).chunks_exact(modes.len())) {
+            *slot = row.iter().map(|x| x.to_f64().powi(2)).sum();
+        }
+    };
+    sum_over_tiles(data.tiles(), data.n_rows(), comm, part)
+}
+
+/// The features `sum_t w_tk Y_t`, one for each column of `weights` (a list of (row, weight) a feature).
+pub fn weighted_rows<R: Real>(data: &SpectralData<R>, weights: &[Vec<(usize, f64)>]) -> FeatureSpectra<R> {
+    let mut spectra = FeatureSpectra::empty(data.n_modes());
+    spectra.grow(weights.len());
+    let work = |sum: &mut Vec<f64>, (tile, out): (usize, &mut [R])| {
+        let width = data.tiles().width(tile);
+        for (list, out) in weights.iter().zip(out.chunks_exact_mut(width)) {
+            sum.clear();
+            sum.resize(width, 0.0);
+            for &(row, weight) in list {
+                let values = data.tile_row(tile, row);
+                sum.iter_mut().zip(values).for_each(|(s, y)| *s += weight * y.to_f64());
+            }
+            out.iter_mut().zip(sum.iter()).for_each(|(to, x)| *to = R::from_f64(*x));
+        }
+    };
+    share(spectra.tile_slices_mut().enumerate(), Vec::new, work);
+    spectra
+}

@@ -1,0 +1,144 @@
+//! Sums that do not depend on their order: numbers are rounded to a fixed point and added as integers.
+//!
+//! Entry (t, k) of a matrix of inner products is counted in units of `2^(row exponent + column exponent - BITS)`,
+//! where the exponents bound the norms of the two vectors. By the Cauchy-Schwarz inequality every partial sum is
+//! bounded by the product of the norms, so checking the norms afterwards is enough to rule out overflow.
+
+use crate::linalg::Real;
+
+/// Bits below a bound: the resolution of a sum is `2^-BITS` of the product of the norms.
+const BITS: i32 = 40;
+
+/// How far a norm may have been underestimated (as a power of two) before a sum could overflow.
+pub const SPARE_BITS: i32 = 10;
+
+/// How far a norm may have been overestimated before a sum becomes too coarse.
+const COARSE_BITS: i32 = 12;
+
+/// Adding this constant pushes the integer part of `|x| < 2^51` into the low bits of the float.
+const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+
+/// The least power of two that bounds `norm`, as an exponent; a zero norm counts as tiny.
+pub fn bounding_exponent(norm: f64) -> i32 {
+    if norm > 0.0 { (norm.log2().ceil() as i32).clamp(-400, 400) } else { -400 }
+}
+
+/// Whether a sum made with exponent `assumed` is sound for a vector whose norm turned out as `norm`.
+pub fn exponent_holds(assumed: i32, norm: f64) -> bool {
+    let actual = bounding_exponent(norm);
+    actual <= assumed + SPARE_BITS && (actual >= assumed - COARSE_BITS || norm == 0.0)
+}
+
+/// A matrix of fixed-point sums, row-major.
+#[derive(Clone, Debug)]
+pub struct FixedSums {
+    n_cols: usize,
+    sums: Vec<i64>,
+}
+
+/// The units of a [`FixedSums`]: an exponent a row and one a column.
+#[derive(Clone, Debug)]
+pub struct Units<'a> {
+    pub rows: &'a [i32],
+    pub cols: &'a [i32],
+}
+
+impl Units<'_> {
+    fn row_factor(&self, row: usize) -> f64 {
+        (f64::from(BITS - self.rows[row])).exp2()
+    }
+}
+
+/// `2^-exponent` for each column.
+pub fn column_factors(exponents: &[i32]) -> Vec<f64> {
+    exponents.iter().map(|&e| f64::from(-e).exp2()).collect()
+}
+
+impl FixedSums {
+    pub fn zeros(n_rows: usize, n_cols: usize) -> FixedSums {
+        FixedSums { n_cols, sums: vec![0; n_rows * n_cols] }
+    }
+
+    /// Adds a block of whole rows, starting at `first_row`.
+    pub fn add_rows<R: Real>(&mut self, first_row: usize, block: &[R], units: &Units, column_factors: &[f64]) {
+        let n = self.n_cols;
+        if n == 0 {
+            return;
+        }
+        let rows = self.sums[first_row * n..].chunks_exact_mut(n).zip(block.chunks_exact(n));
+        for (offset, (sums, values)) in rows.enumerate() {
+            let row_factor = units.row_factor(first_row + offset);
+            for ((sum, value), factor) in sums.iter_mut().zip(values).zip(column_factors) {
+                *sum = sum.wrapping_add(to_fixed(value.to_f64() * (row_factor * factor)));
+            }
+        }
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &FixedSums) {
+        self.sums.iter_mut().zip(&other.sums).for_each(|(a, b)| *a = a.wrapping_add(*b));
+    }
+
+    /// The integers, for a reduction over ranks.
+    pub fn integers_mut(&mut self) -> &mut [i64] {
+        &mut self.sums
+    }
+
+    /// The sums as floating-point numbers.
+    pub fn to_floats(&self, units: &Units) -> Vec<f64> {
+        let mut floats = Vec::with_capacity(self.sums.len());
+        let columns: Vec<f64> = units.cols.iter().map(|&e| f64::from(e).exp2()).collect();
+        for (row, sums) in self.sums.chunks_exact(self.n_cols.max(1)).enumerate() {
+            let row_unit = 1.0 / units.row_factor(row);
+            floats.extend(sums.iter().zip(&columns).map(|(&sum, column)| sum as f64 * row_unit * column));
+        }
+        floats
+    }
+}
+
+/// `x` rounded to the nearest integer, for `|x| < 2^51`; meaningless but harmless beyond.
+#[inline(always)]
+fn to_fixed(x: f64) -> i64 {
+    ((x + MAGIC).to_bits() as i64).wrapping_sub(MAGIC.to_bits() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_by_the_magic_constant() {
+        for x in [0.0, 0.4, -0.4, 1.6, -1.6, 12345.0, -(2f64.powi(50)) + 3.0, 2f64.powi(50) - 7.0] {
+            assert_eq!(to_fixed(x), x.round_ties_even() as i64, "{x}");
+        }
+    }
+
+    #[test]
+    fn sums_do_not_depend_on_order_and_are_accurate() {
+        let values: Vec<f64> = (0..1000).map(|i| (i as f64 * 1.3).sin() * 10f64.powi(i % 7 - 3)).collect();
+        let norm = values.iter().map(|x| x * x).sum::<f64>().sqrt() * 30.0;
+        let (rows, cols) = ([bounding_exponent(norm)], [0]);
+        let units = Units { rows: &rows, cols: &cols };
+        let factors = column_factors(&cols);
+        let add = |order: &mut dyn Iterator<Item = usize>| {
+            let mut sums = FixedSums::zeros(1, 1);
+            order.for_each(|i| sums.add_rows(0, &values[i..i + 1], &units, &factors));
+            sums.to_floats(&units)[0]
+        };
+        let forward = add(&mut (0..1000));
+        assert_eq!(forward.to_bits(), add(&mut (0..1000).rev()).to_bits());
+        assert_eq!(forward.to_bits(), add(&mut (0..1000).map(|i| i * 7 % 1000)).to_bits());
+        assert!((forward - values.iter().sum::<f64>()).abs() < 1e-9 * norm);
+    }
+
+    #[test]
+    fn exponents_bound_and_hold() {
+        for norm in [1e-30, 0.3, 1.0, 1.1, 7e8] {
+            let e = bounding_exponent(norm);
+            assert!(f64::from(e).exp2() >= norm && f64::from(e - 1).exp2() < norm);
+            assert!(exponent_holds(e, norm) && exponent_holds(e, norm * 1000.0) && exponent_holds(e, norm / 1000.0));
+            assert!(!exponent_holds(e, norm * 3000.0) && !exponent_holds(e, norm / 10000.0));
+        }
+        assert!(exponent_holds(3, 0.0) && !exponent_holds(3, f64::INFINITY));
+    }
+}

@@ -1,0 +1,221 @@
+//! Storage by tiles of modes: the data (rows of each tile contiguous) and the features.
+
+use crate::linalg::Real;
+use std::ops::Range;
+
+/// Modes in a tile (the last one of a grid may be narrower).
+pub const TILE: usize = 256;
+
+/// How `n_modes` modes are cut into tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiles {
+    pub n_modes: usize,
+}
+
+impl Tiles {
+    /// The number of tiles.
+    pub fn len(self) -> usize {
+        self.n_modes.div_ceil(TILE)
+    }
+
+    /// Whether there is nothing to cut.
+    pub fn is_empty(self) -> bool {
+        self.n_modes == 0
+    }
+
+    /// The modes of one tile.
+    pub fn modes(self, tile: usize) -> Range<usize> {
+        tile * TILE..((tile + 1) * TILE).min(self.n_modes)
+    }
+
+    /// How many modes a tile has.
+    pub fn width(self, tile: usize) -> usize {
+        self.modes(tile).len()
+    }
+}
+
+/// The observations in the spectral domain, `Y U`: for each tile, rows x modes, row-major.
+#[derive(Clone, Debug)]
+pub struct SpectralData<R> {
+    n_rows: usize,
+    tiles: Tiles,
+    values: Vec<R>,
+}
+
+impl<R: Real> SpectralData<R> {
+    /// Room for `n_rows` rows, all zero.
+    pub fn zeros(n_rows: usize, n_modes: usize) -> Self {
+        SpectralData { n_rows, tiles: Tiles { n_modes }, values: vec![R::zero(); n_rows * n_modes] }
+    }
+
+    /// Lays out rows given as full spectra.
+    pub fn from_rows(rows: &[Vec<f64>]) -> Self {
+        let mut data = Self::zeros(rows.len(), rows.first().map_or(0, Vec::len));
+        rows.iter().enumerate().for_each(|(row, spectrum)| data.set_row(row, spectrum));
+        data
+    }
+
+    /// Stores one row's spectrum.
+    pub fn set_row(&mut self, row: usize, spectrum: &[f64]) {
+        let n_rows = self.n_rows;
+        for (values, modes) in self.tile_slices_mut().zip(spectrum.chunks(TILE)) {
+            let width = values.len() / n_rows;
+            values[row * width..(row + 1) * width].iter_mut().zip(modes).for_each(|(to, x)| *to = R::from_f64(*x));
+        }
+    }
+
+    /// Mutable tiles in order, each rows x width.
+    pub fn tile_slices_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [R]> {
+        self.values.chunks_mut((TILE * self.n_rows).max(1))
+    }
+
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    pub fn n_modes(&self) -> usize {
+        self.tiles.n_modes
+    }
+
+    pub fn tiles(&self) -> Tiles {
+        self.tiles
+    }
+
+    /// All rows of one tile, row-major.
+    pub fn tile(&self, tile: usize) -> &[R] {
+        let modes = self.tiles.modes(tile);
+        &self.values[modes.start * self.n_rows..modes.end * self.n_rows]
+    }
+
+    /// One row within a tile.
+    pub fn tile_row(&self, tile: usize, row: usize) -> &[R] {
+        let width = self.tiles.width(tile);
+        &self.tile(tile)[row * width..(row + 1) * width]
+    }
+
+    /// The whole spectrum of a row.
+    pub fn row(&self, row: usize) -> Vec<f64> {
+        (0..self.tiles.len()).flat_map(|tile| self.tile_row(tile, row).iter().map(|x| x.to_f64())).collect()
+    }
+}
+
+/// The features in the spectral domain, `S U`: for each tile, features x modes, row-major.
+///
+/// Births append and deaths move the last features into the holes, so neither copies the whole array.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FeatureSpectra<R> {
+    n_features: usize,
+    tiles: Tiles,
+    values: Vec<Vec<R>>,
+}
+
+impl<R: Real> FeatureSpectra<R> {
+    /// No feature yet.
+    pub fn empty(n_modes: usize) -> Self {
+        let tiles = Tiles { n_modes };
+        FeatureSpectra { n_features: 0, tiles, values: vec![Vec::new(); tiles.len()] }
+    }
+
+    /// Features given as full spectra.
+    pub fn from_rows<'a>(n_modes: usize, rows: impl Iterator<Item = &'a [f64]>) -> Self {
+        let mut spectra = Self::empty(n_modes);
+        rows.for_each(|row| spectra.push(row));
+        spectra
+    }
+
+    /// Adds one feature at the end.
+    pub fn push(&mut self, spectrum: &[f64]) {
+        assert_eq!(spectrum.len(), self.tiles.n_modes, "a spectrum has one number a mode");
+        for (values, modes) in self.values.iter_mut().zip(spectrum.chunks(TILE)) {
+            values.extend(modes.iter().map(|&x| R::from_f64(x)));
+        }
+        self.n_features += 1;
+    }
+
+    /// Adds `n` features of zeros at the end, for [`FeatureSpectra::tile_slices_mut`] to fill.
+    pub fn grow(&mut self, n: usize) {
+        self.n_features += n;
+        for tile in 0..self.tiles.len() {
+            self.values[tile].resize(self.n_features * self.tiles.width(tile), R::zero());
+        }
+    }
+
+    /// Moves feature `from` to place `to` for each pair in order, then keeps the first `n_features`.
+    pub fn compact(&mut self, moves: &[(usize, usize)], n_features: usize) {
+        for tile in 0..self.tiles.len() {
+            let width = self.tiles.width(tile);
+            for &(from, to) in moves {
+                self.values[tile].copy_within(from * width..(from + 1) * width, to * width);
+            }
+            self.values[tile].truncate(n_features * width);
+        }
+        self.n_features = n_features;
+    }
+
+    /// Multiplies everything by `factor`.
+    pub fn scale(&mut self, factor: f64) {
+        for values in &mut self.values {
+            values.iter_mut().for_each(|x| *x = R::from_f64(x.to_f64() * factor));
+        }
+    }
+
+    pub fn n_features(&self) -> usize {
+        self.n_features
+    }
+
+    pub fn tiles(&self) -> Tiles {
+        self.tiles
+    }
+
+    /// All features of one tile, row-major.
+    pub fn tile(&self, tile: usize) -> &[R] {
+        &self.values[tile]
+    }
+
+    /// Mutable tiles in order, each features x width.
+    pub fn tile_slices_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [R]> {
+        self.values.iter_mut().map(Vec::as_mut_slice)
+    }
+
+    /// The whole spectrum of one feature.
+    pub fn feature(&self, feature: usize) -> Vec<f64> {
+        let mut spectrum = Vec::with_capacity(self.tiles.n_modes);
+        for (tile, values) in self.values.iter().enumerate() {
+            let width = self.tiles.width(tile);
+            spectrum.extend(values[feature * width..(feature + 1) * width].iter().map(|x| x.to_f64()));
+        }
+        spectrum
+    }
+
+    /// The squared norm of each feature, added in tile order.
+    pub fn squared_norms(&self) -> Vec<f64> {
+        let mut norms = vec![0.0; self.n_features];
+        for (tile, values) in self.values.iter().enumerate() {
+            for (norm, row) in norms.iter_mut().zip(values.chunks_exact(self.tiles.width(tile))) {
+                *norm += row.iter().map(|x| x.to_f64().powi(2)).sum::<f64>();
+            }
+        }
+        norms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_come_back_as_they_went_in() {
+        for n_modes in [1, 255, 256, 257, 600] {
+            let rows: Vec<Vec<f64>> = (0..3).map(|t| (0..n_modes).map(|v| (t * 1000 + v) as f64).collect()).collect();
+            let data = SpectralData::<f32>::from_rows(&rows);
+            assert!((0..3).all(|t| data.row(t) == rows[t]));
+            let mut spectra = FeatureSpectra::<f32>::from_rows(n_modes, rows.iter().map(Vec::as_slice));
+            assert!((0..3).all(|k| spectra.feature(k) == rows[k]));
+            spectra.compact(&[(2, 0)], 2);
+            assert_eq!(spectra.feature(0), rows[2]);
+            assert_eq!(spectra.feature(1), rows[1]);
+            spectra.grow(1);
+            assert_eq!(spectra.squared_norms()[2], 0.0);
+        }
+    }
+}

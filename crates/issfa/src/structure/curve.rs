@@ -1,0 +1,306 @@
+//! Spectral curves: the prior precision `h` of every mode as a function of `theta = exp(xi)`, with derivatives in xi.
+//!
+//! A curve is a sum of powers of linear forms, `h_v = sum_i q_i(v)^(n_i)`, where `q = theta_1 + theta_2 gamma_v`
+//! (one roughness for all axes) or `q = theta_0 + sum_axis theta_axis gamma_axis,v` (`axes`), and `q'` is the same
+//! form with parameters of its own.
+
+use super::Structure;
+use crate::error::{Error, Result};
+
+/// A curve as written, before it meets a structure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    form: Form,
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Form {
+    Total,
+    Axes,
+}
+
+/// `q^power`, or `q'^power` when `set` is 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Term {
+    set: usize,
+    power: f64,
+}
+
+impl Default for Curve {
+    /// `q`.
+    fn default() -> Self {
+        Curve { form: Form::Total, terms: vec![Term { set: 0, power: 1.0 }] }
+    }
+}
+
+impl Curve {
+    /// Reads `q`, `q^2`, `q^2 + q`, `q^2 + q'`, `axes`.
+    pub fn parse(text: &str) -> Result<Curve> {
+        if text.trim() == "axes" {
+            return Ok(Curve { form: Form::Axes, ..Curve::default() });
+        }
+        let mut terms = Vec::new();
+        let mut position = 0;
+        for part in text.split('+') {
+            let indent = part.chars().take_while(|c| c.is_whitespace()).count();
+            terms.push(parse_term(part.trim()).ok_or_else(|| Error::Expression {
+                text: text.to_string(),
+                position: position + indent,
+                problem: format!(
+                    "'{}' is not a term of a curve; write q, q^2, q', q'^2 (powers are positive), their sums, or axes",
+                    part.trim()
+                ),
+            })?);
+            position += part.chars().count() + 1;
+        }
+        // `q'` alone is `q`.
+        if terms.iter().all(|term: &Term| term.set == 1) {
+            terms.iter_mut().for_each(|term| term.set = 0);
+        }
+        Ok(Curve { form: Form::Total, terms })
+    }
+
+    /// The degree of homogeneity in theta, where there is one: `h(c theta) = c^d h(theta)`.
+    pub fn degree(&self) -> Option<f64> {
+        let first = self.terms[0].power;
+        self.terms.iter().all(|term| term.power == first).then_some(first)
+    }
+
+    /// Whether two parameter sets enter only through their sums (`q + q'`).
+    pub fn sets_are_confounded(&self) -> bool {
+        self.terms.iter().any(|term| term.set == 1) && self.terms.iter().all(|term| term.power == 1.0)
+    }
+}
+
+fn parse_term(text: &str) -> Option<Term> {
+    let rest = text.strip_prefix('q')?;
+    let (set, rest) = match rest.strip_prefix('\'') {
+        Some(rest) => (1, rest.trim_start()),
+        None => (0, rest.trim_start()),
+    };
+    let power = match rest.strip_prefix('^') {
+        Some(number) => number.trim().parse().ok()?,
+        None if rest.is_empty() => 1.0,
+        None => return None,
+    };
+    (power > 0.0 && power < 100.0).then_some(Term { set, power })
+}
+
+/// A curve on the modes of a structure.
+#[derive(Clone, Debug)]
+pub struct Spectrum {
+    terms: Vec<Term>,
+    n_modes: usize,
+    degree: Option<f64>,
+    /// What multiplies each parameter of a set at every mode, after the leading ridge (whose coefficient is 1).
+    eigenvalues: Vec<Vec<f64>>,
+    n_sets: usize,
+    axis_names: Vec<String>,
+}
+
+/// `h` and its derivatives in xi at one mode.
+#[derive(Clone, Debug, Default)]
+pub struct CurvePoint {
+    pub precision: f64,
+    pub gradient: Vec<f64>,
+    /// Row-major, symmetric.
+    pub hessian: Vec<f64>,
+}
+
+impl Spectrum {
+    /// Lays `curve` over the modes of `structure`. A structure without any roughness has a ridge parameter only.
+    pub fn new(structure: &Structure, curve: &Curve) -> Spectrum {
+        let n_axes = structure.axes().len();
+        let mut eigenvalues = match curve.form {
+            Form::Total => vec![structure.eigenvalues()],
+            Form::Axes => (0..n_axes).map(|axis| structure.axis_eigenvalues(axis)).collect(),
+        };
+        let mut axis_names: Vec<String> = match curve.form {
+            Form::Total => vec!["roughness".into()],
+            Form::Axes => (1..=n_axes).map(|axis| format!("roughness of axis {axis}")).collect(),
+        };
+        let rough: Vec<bool> = eigenvalues.iter().map(|values| values.iter().any(|&value| value > 0.0)).collect();
+        let mut keep = rough.iter();
+        eigenvalues.retain(|_| *keep.next().expect("one flag each"));
+        let mut keep = rough.iter();
+        axis_names.retain(|_| *keep.next().expect("one flag each"));
+        let n_sets = 1 + curve.terms.iter().map(|term| term.set).max().unwrap_or(0);
+        let (terms, n_modes) = (curve.terms.clone(), structure.n_sites());
+        Spectrum { terms, n_modes, degree: curve.degree(), eigenvalues, n_sets, axis_names }
+    }
+
+    /// How many modes there are.
+    pub fn n_modes(&self) -> usize {
+        self.n_modes
+    }
+
+    /// How many parameters theta has.
+    pub fn n_parameters(&self) -> usize {
+        self.n_sets * self.set_size()
+    }
+
+    /// What each parameter is, for people.
+    pub fn parameter_names(&self) -> Vec<String> {
+        let one = |set: usize| {
+            let prime = if set == 1 { "'" } else { "" };
+            std::iter::once(format!("ridge{prime}"))
+                .chain(self.axis_names.iter().map(move |name| format!("{name}{prime}")))
+                .collect::<Vec<_>>()
+        };
+        (0..self.n_sets).flat_map(one).collect()
+    }
+
+    /// See [`Curve::degree`].
+    pub fn degree(&self) -> Option<f64> {
+        self.degree
+    }
+
+    fn set_size(&self) -> usize {
+        1 + self.eigenvalues.len()
+    }
+
+    /// `q` of one parameter set at a mode.
+    #[inline]
+    fn linear_form(&self, theta: &[f64], set: usize, mode: usize) -> f64 {
+        let own = &theta[set * self.set_size()..];
+        self.eigenvalues.iter().zip(&own[1..]).fold(own[0], |sum, (values, t)| sum + t * values[mode])
+    }
+
+    /// The precision of one mode.
+    #[inline]
+    pub fn precision(&self, theta: &[f64], mode: usize) -> f64 {
+        self.terms.iter().map(|term| power(self.linear_form(theta, term.set, mode), term.power)).sum()
+    }
+
+    /// The precisions of all modes.
+    pub fn precisions(&self, theta: &[f64]) -> Vec<f64> {
+        (0..self.n_modes).map(|mode| self.precision(theta, mode)).collect()
+    }
+
+    /// An empty point of the right size, to be lent to [`Spectrum::evaluate`].
+    pub fn new_point(&self) -> CurvePoint {
+        let n = self.n_parameters();
+        CurvePoint { precision: 0.0, gradient: vec![0.0; n], hessian: vec![0.0; n * n] }
+    }
+
+    /// Value, gradient and Hessian in xi at one mode.
+    ///
+    /// With `u_p = theta_p g_p` (the share of parameter p in q): `dh/dxi_p = n q^(n-1) u_p`,
+    /// `d2h/dxi_p dxi_r = n (n-1) q^(n-2) u_p u_r + [p = r] n q^(n-1) u_p`, summed over terms.
+    pub fn evaluate(&self, theta: &[f64], mode: usize, point: &mut CurvePoint) {
+        let (size, n) = (self.set_size(), self.n_parameters());
+        point.precision = 0.0;
+        point.gradient.fill(0.0);
+        point.hessian.fill(0.0);
+        for term in &self.terms {
+            let q = self.linear_form(theta, term.set, mode);
+            let value = power(q, term.power);
+            let first = term.power * value / q;
+            let second = (term.power - 1.0) * first / q;
+            point.precision += value;
+            let share = |p: usize| {
+                let coefficient = if p == 0 { 1.0 } else { self.eigenvalues[p - 1][mode] };
+                theta[term.set * size + p] * coefficient
+            };
+            for p in 0..size {
+                let (row, share_p) = (term.set * size + p, share(p));
+                point.gradient[row] += first * share_p;
+                point.hessian[row * n + row] += first * share_p;
+                if second != 0.0 {
+                    (0..size).for_each(|r| point.hessian[row * n + term.set * size + r] += second * share_p * share(r));
+                }
+            }
+        }
+    }
+}
+
+#[inline]
+fn power(base: f64, exponent: f64) -> f64 {
+    if exponent == 1.0 {
+        base
+    } else if exponent == 2.0 {
+        base * base
+    } else {
+        base.powf(exponent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::expression::build;
+    use super::*;
+
+    const CURVES: [&str; 8] = ["q", "q^2", "q^2 + q", "q^3+q^1.5", "q^2 + q'", "q + q'^2", "q'^0.5", "axes"];
+
+    #[test]
+    fn derivatives_match_finite_differences() {
+        let structure = build(Some("path(5) x path(3)"), None).unwrap();
+        for text in CURVES {
+            let spectrum = Spectrum::new(&structure, &Curve::parse(text).unwrap());
+            let n = spectrum.n_parameters();
+            let xi: Vec<f64> = (0..n).map(|p| 0.3 - 0.4 * p as f64).collect();
+            let theta = |xi: &[f64]| xi.iter().map(|x| x.exp()).collect::<Vec<_>>();
+            let (mut point, mut up, mut down) = (spectrum.new_point(), spectrum.new_point(), spectrum.new_point());
+            for mode in [0, 1, 7, 14] {
+                spectrum.evaluate(&theta(&xi), mode, &mut point);
+                assert!((point.precision - spectrum.precision(&theta(&xi), mode)).abs() < 1e-14);
+                for p in 0..n {
+                    let step = 1e-5;
+                    let mut moved = xi.clone();
+                    moved[p] += step;
+                    spectrum.evaluate(&theta(&moved), mode, &mut up);
+                    moved[p] -= 2.0 * step;
+                    spectrum.evaluate(&theta(&moved), mode, &mut down);
+                    let slope = (up.precision - down.precision) / (2.0 * step);
+                    assert!((slope - point.gradient[p]).abs() < 1e-7 * (1.0 + slope.abs()), "{text} {p}");
+                    for r in 0..n {
+                        let slope = (up.gradient[r] - down.gradient[r]) / (2.0 * step);
+                        let exact = point.hessian[p * n + r];
+                        assert!((slope - exact).abs() < 1e-6 * (1.0 + slope.abs()), "{text} {p} {r}: {slope} {exact}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn degrees_are_those_of_homogeneity() {
+        let structure = build(Some("path(4) x path(3)"), None).unwrap();
+        for text in CURVES {
+            let curve = Curve::parse(text).unwrap();
+            let spectrum = Spectrum::new(&structure, &curve);
+            let theta: Vec<f64> = (0..spectrum.n_parameters()).map(|p| 0.5 + p as f64).collect();
+            let scaled: Vec<f64> = theta.iter().map(|t| 2.0 * t).collect();
+            let exponents: Vec<f64> =
+                (0..12).map(|v| (spectrum.precision(&scaled, v) / spectrum.precision(&theta, v)).log2()).collect();
+            match curve.degree() {
+                Some(d) => assert!(exponents.iter().all(|e| (e - d).abs() < 1e-12), "{text}"),
+                None => assert!(exponents.iter().any(|e| (e - exponents[0]).abs() > 1e-3), "{text}"),
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_curves_point_at_the_term() {
+        for (text, place) in [("q + r", 4), ("q^-1", 0), ("q^", 0), ("", 0), ("q + q^x", 4), ("2q", 0)] {
+            match Curve::parse(text) {
+                Err(Error::Expression { position, .. }) => assert_eq!(position, place, "{text}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+        assert!(Curve::parse("q + q'").unwrap().sets_are_confounded());
+        assert!(!Curve::parse("q^2 + q'").unwrap().sets_are_confounded());
+    }
+
+    #[test]
+    fn parameters_follow_the_structure() {
+        let rough = |structure: &str, curve: &str| {
+            Spectrum::new(&build(Some(structure), None).unwrap(), &Curve::parse(curve).unwrap()).parameter_names()
+        };
+        assert_eq!(rough("iid(5)", "q"), ["ridge"]);
+        assert_eq!(rough("path(5)", "q"), ["ridge", "roughness"]);
+        assert_eq!(rough("path(5) x iid(2) x path(3)", "axes"), ["ridge", "roughness of axis 1", "roughness of axis 3"]);
+        assert_eq!(rough("path(5)", "q^2+q'"), ["ridge", "roughness", "ridge'", "roughness'"]);
+    }
+}

@@ -1,0 +1,41 @@
+//! A basis applied as a dense matrix: for short axes faster than any fast transform, and exact at every length.
+
+use super::Direction;
+use crate::linalg::{View, multiply};
+
+/// The longest axis for which the dense product is used where a fast transform exists (measured crossover).
+pub const DENSE_LIMIT: usize = 128;
+
+/// An explicit orthonormal matrix, row-major, sites x modes.
+#[derive(Clone, Debug)]
+pub struct Dense {
+    n: usize,
+    matrix: Vec<f64>,
+}
+
+impl Dense {
+    /// The matrix with entries `entry(site, mode)`.
+    pub fn from_fn(n: usize, entry: impl Fn(usize, usize) -> f64) -> Dense {
+        Dense { n, matrix: (0..n * n).map(|at| entry(at / n, at % n)).collect() }
+    }
+
+    /// See [`super::Basis::apply`].
+    pub fn apply(&self, direction: Direction, values: &mut [f64], inner: usize, scratch: &mut Vec<f64>) {
+        let n = self.n;
+        let matrix = View::new(&self.matrix, n, n);
+        let from_left = match direction {
+            Direction::ToSpectrum => matrix.t(),
+            Direction::ToSites => matrix,
+        };
+        scratch.clear();
+        scratch.resize(values.len(), 0.0);
+        if inner == 1 {
+            multiply(scratch, View::new(values, values.len() / n, n), from_left.t());
+        } else {
+            for (out, lines) in scratch.chunks_exact_mut(n * inner).zip(values.chunks_exact(n * inner)) {
+                multiply(out, from_left, View::new(lines, n, inner));
+            }
+        }
+        values.copy_from_slice(scratch);
+    }
+}

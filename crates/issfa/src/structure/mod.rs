@@ -1,0 +1,96 @@
+//! Structures: orthonormal bases with known eigenvalues, one per grid axis, and the curves that turn eigenvalues
+//! into the prior precision of each mode.
+//!
+//! A new structure is one new file with a [`Basis`], one arm in [`expression::build_axis`], and its tests.
+
+use std::fmt::Debug;
+
+pub mod curve;
+mod dense;
+pub mod expression;
+mod iid;
+mod path;
+mod product;
+
+pub use curve::{Curve, Spectrum};
+pub use iid::Iid;
+pub use path::Path;
+pub use product::Structure;
+
+/// Which way a transform goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Sites to modes: multiplication by `U'`.
+    ToSpectrum,
+    /// Modes to sites: multiplication by `U`.
+    ToSites,
+}
+
+/// An orthonormal basis `U` of one axis, with the eigenvalues of the matrix it diagonalises.
+pub trait Basis: Debug + Send + Sync {
+    /// The number of sites, and of modes.
+    fn len(&self) -> usize;
+
+    /// The word of the structure language that makes this basis, with its size.
+    fn word(&self) -> String;
+
+    /// One eigenvalue a mode, none negative.
+    fn eigenvalues(&self) -> &[f64];
+
+    /// What one transform of a line costs, for people.
+    fn cost(&self) -> &'static str;
+
+    /// Transforms, in place, every line of the array `outer x len x inner` (row-major) that runs along the middle
+    /// axis. `scratch` is grown as needed and may be lent again.
+    fn apply(&self, direction: Direction, values: &mut [f64], inner: usize, scratch: &mut Vec<f64>);
+}
+
+#[cfg(test)]
+pub(crate) mod checks {
+    //! What every basis must satisfy, checked against its explicit matrix.
+    use super::*;
+
+    /// The matrix `U` (row-major, sites x modes), one unit vector at a time.
+    pub fn explicit_matrix(basis: &dyn Basis) -> Vec<f64> {
+        let n = basis.len();
+        let mut matrix = vec![0.0; n * n];
+        for mode in 0..n {
+            let mut unit = vec![0.0; n];
+            unit[mode] = 1.0;
+            basis.apply(Direction::ToSites, &mut unit, 1, &mut Vec::new());
+            (0..n).for_each(|site| matrix[site * n + mode] = unit[site]);
+        }
+        matrix
+    }
+
+    /// `U' U = I`, `U diag(gamma) U' = laplacian`, and both directions agree on strided lines.
+    pub fn check_basis(basis: &dyn Basis, laplacian: &[f64]) {
+        let n = basis.len();
+        let matrix = explicit_matrix(basis);
+        for a in 0..n {
+            for b in 0..n {
+                let gram: f64 = (0..n).map(|s| matrix[s * n + a] * matrix[s * n + b]).sum();
+                assert!((gram - f64::from(u8::from(a == b))).abs() < 1e-12, "not orthonormal at {a}, {b}: {gram}");
+                let entry: f64 = (0..n).map(|m| matrix[a * n + m] * basis.eigenvalues()[m] * matrix[b * n + m]).sum();
+                assert!((entry - laplacian[a * n + b]).abs() < 1e-11, "{}: entry {a}, {b}: {entry}", basis.word());
+            }
+        }
+        for inner in [1, 3] {
+            check_lines(basis, &matrix, inner);
+        }
+    }
+
+    fn check_lines(basis: &dyn Basis, matrix: &[f64], inner: usize) {
+        let (n, outer) = (basis.len(), 2);
+        let original: Vec<f64> = (0..outer * n * inner).map(|i| (i as f64 * 1.7).sin()).collect();
+        let mut values = original.clone();
+        basis.apply(Direction::ToSpectrum, &mut values, inner, &mut Vec::new());
+        for (at, value) in values.iter().enumerate() {
+            let (o, mode, i) = (at / (n * inner), at / inner % n, at % inner);
+            let naive: f64 = (0..n).map(|s| matrix[s * n + mode] * original[(o * n + s) * inner + i]).sum();
+            assert!((value - naive).abs() < 1e-12 * (n as f64).sqrt() + 1e-13, "fast {value}, naive {naive}");
+        }
+        basis.apply(Direction::ToSites, &mut values, inner, &mut Vec::new());
+        assert!(values.iter().zip(&original).all(|(a, b)| (a - b).abs() < 1e-12), "round trip");
+    }
+}

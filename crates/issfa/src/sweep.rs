@@ -1,0 +1,57 @@
+//! One sweep: a list of kernels run once, in order, with what each did and how long it took.
+
+use crate::kernels::{Info, Kernel, Turn};
+use crate::linalg::Real;
+use crate::model::{Model, State};
+use crate::spectral::Projections;
+use std::time::Instant;
+
+/// What happened in a sweep, kernel by kernel.
+#[derive(Clone, Debug, Default)]
+pub struct SweepInfo {
+    pub steps: Vec<Step>,
+    /// `|Y - W S|^2` after the feature draw, with the noise variance drawn from it.
+    pub squared_residual: f64,
+}
+
+/// One kernel's part.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    pub kernel: Kernel,
+    pub info: Info,
+    pub seconds: f64,
+}
+
+impl SweepInfo {
+    /// What one kernel did, over all its places in the list.
+    pub fn of(&self, kernel: Kernel) -> Info {
+        let mut total = Info::default();
+        for step in self.steps.iter().filter(|step| step.kernel == kernel) {
+            total.proposed += step.info.proposed;
+            total.accepted += step.info.accepted;
+            total.births += step.info.births;
+            total.deaths += step.info.deaths;
+        }
+        total
+    }
+}
+
+/// Runs `kernels` once.
+pub fn run<R: Real>(
+    kernels: &[Kernel],
+    model: &Model<R>,
+    state: &mut State<R>,
+    projections: &mut Projections,
+    turn: &Turn,
+) -> SweepInfo {
+    let mut sweep = SweepInfo { steps: Vec::with_capacity(kernels.len()), squared_residual: f64::NAN };
+    for &kernel in kernels {
+        let start = Instant::now();
+        let info = kernel.update(model, state, projections, turn);
+        if kernel == Kernel::Noise {
+            sweep.squared_residual = projections.squared_residual();
+        }
+        sweep.steps.push(Step { kernel, info, seconds: start.elapsed().as_secs_f64() });
+    }
+    sweep
+}
