@@ -1,16 +1,33 @@
 //! issfa: infinite structured sparse factor analysis.
+pub mod chain;
+pub mod checkpoint;
 pub mod comm;
-pub mod data { pub mod read; pub mod write; }
+pub mod config;
+pub mod data;
+pub mod draws;
 pub mod error;
+pub mod evaluate;
 pub mod figures;
+pub mod fit;
+pub mod init;
 pub mod kernels;
 pub mod linalg;
 pub mod model;
+pub mod new_rows;
+pub mod pca;
+pub mod report;
 pub mod rng;
+pub mod run_folder;
 pub mod selftest;
+pub mod simulation;
 pub mod spectral;
+pub mod state_io;
+pub mod store;
 pub mod structure;
+pub mod summary;
 pub mod sweep;
+pub mod trace;
+pub mod transform;
 pub mod workers;
 
 pub use error::{Error, Result};

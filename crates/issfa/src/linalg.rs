@@ -3,7 +3,7 @@
 use faer::{Mat, Par, Side};
 
 /// A number type that spectral data may be stored in.
-pub trait Real: Copy + Send + Sync + Default + PartialEq + std::fmt::Debug + 'static {
+pub trait Real: crate::store::Element + Copy + Send + Sync + Default + PartialEq + std::fmt::Debug + 'static {
     /// The name in configuration files and checkpoints.
     const NAME: &'static str;
     /// Bytes a number takes.
@@ -14,10 +14,6 @@ pub trait Real: Copy + Send + Sync + Default + PartialEq + std::fmt::Debug + 'st
     fn add_scaled(self, factor: Self, accumulated: Self) -> Self;
     fn zero() -> Self;
     fn one() -> Self;
-    /// Little-endian bytes of `values`.
-    fn to_bytes(values: &[Self]) -> Vec<u8>;
-    /// The numbers in little-endian `bytes`.
-    fn from_bytes(bytes: &[u8]) -> Vec<Self>;
 }
 
 macro_rules! real {
@@ -42,12 +38,6 @@ macro_rules! real {
             }
             fn one() -> Self {
                 1.0
-            }
-            fn to_bytes(values: &[Self]) -> Vec<u8> {
-                values.iter().flat_map(|v| v.to_le_bytes()).collect()
-            }
-            fn from_bytes(bytes: &[u8]) -> Vec<Self> {
-                bytes.as_chunks::<$bytes>().0.iter().map(|b| <$type>::from_le_bytes(*b)).collect()
             }
         }
     };

@@ -1,0 +1,64 @@
+//! `issfa demo`: simulate a small study, fit it, compare with the truth, draw figures.
+
+use super::evaluate::print_table;
+use super::fit::fit_into;
+use crate::Outcome;
+use crate::options::Common;
+use clap::Args;
+use issfa::config::Settings;
+use issfa::report::write_truth_figures;
+use issfa::run_folder::{Run, check_output, prepare_output};
+use issfa::simulation::Simulation;
+use std::path::PathBuf;
+
+/// Simulate a small study, fit it, and compare with the truth: under a minute on 2 cores
+#[derive(Args)]
+#[command(after_help = "Example:\n  issfa demo --out demo")]
+pub struct Options {
+    /// The folder to make (an earlier demo there is replaced)
+    #[arg(long, default_value = "demo")]
+    out: PathBuf,
+}
+
+pub fn run(options: Options, common: &Common) -> Outcome {
+    let (sim, fit) = (options.out.join("sim"), options.out.join("run"));
+    let earlier = sim.join("simulation.toml").is_file();
+    check_output(&options.out, common.overwrite || earlier)?;
+    prepare_output(&options.out, &["sim/simulation.toml"])?;
+    let simulation = Simulation::small(1);
+    common.say(&format!(
+        "1. simulate: {} noisy images on {} made of {} smooth features, each used by {:.0}% of them",
+        simulation.rows,
+        simulation.grid,
+        simulation.features,
+        100.0 * simulation.density
+    ));
+    simulation.write(&sim)?;
+    common.say("2. fit: the number of features, their smoothness and their use are learned");
+    let settings = Settings {
+        input: vec![std::path::absolute(sim.join("observations.npy")).unwrap_or_default()],
+        heldout: Some(std::path::absolute(sim.join("heldout.npy")).unwrap_or_default()),
+        grid: Some(simulation.grid.clone()),
+        sweeps: 300,
+        burn_in: 150,
+        seed: 1,
+        ..Settings::default()
+    };
+    fit_into::<f32>(settings.check()?, &fit, common)?;
+    common.say("3. compare with the truth");
+    let run = Run::open(&fit)?;
+    let report = issfa::evaluate::truth::evaluate::<f32>(&run, &sim)?;
+    write_truth_figures::<f32>(&run, &sim)?;
+    if !common.quiet {
+        print_table(&serde_json::to_value(&report).expect("a report is JSON"));
+    }
+    let figures = fit.join("figures");
+    common.say(&format!(
+        "\nLook at {}\n        {}\n        {}\nThen: issfa summary {}",
+        figures.join("truth_features.png").display(),
+        figures.join("truth_reconstruction.png").display(),
+        figures.join("traces.png").display(),
+        fit.display(),
+    ));
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! `issfa evaluate`: a run against a known truth, or by predicting hidden cells.
+
+use super::summary::figure;
+use super::with_precision;
+use crate::Outcome;
+use clap::Args;
+use issfa::Result;
+use issfa::data::Observations;
+use issfa::evaluate::hidden::{self, HiddenReport};
+use issfa::evaluate::truth::{self, TruthReport};
+use issfa::linalg::Real;
+use issfa::run_folder::Run;
+use std::path::{Path, PathBuf};
+
+/// Measure a run: against a simulation's truth, or on hidden cells of new rows
+#[derive(Args)]
+#[command(after_help = "Examples:\n  issfa evaluate run --truth sim\n  issfa evaluate run --data new.npy --hide 0.2 --seed 1")]
+pub struct Options {
+    /// The run folder
+    run: PathBuf,
+    /// The simulation folder the run was fitted to
+    #[arg(long, value_name = "SIM", required_unless_present = "data", conflicts_with = "data")]
+    truth: Option<PathBuf>,
+    /// New rows, of which a share of the cells is hidden and predicted
+    #[arg(long, value_name = "NEW", num_args = 1..)]
+    data: Vec<PathBuf>,
+    /// The share of cells to hide
+    #[arg(long, default_value_t = 0.2)]
+    hide: f64,
+    /// Which cells are hidden
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: Options) -> Outcome {
+    let run = Run::open(&options.run)?;
+    let precision = run.checked.settings.precision;
+    let value = if let Some(simulation) = &options.truth {
+        serde_json::to_value(with_precision!(precision, against_truth(&run, simulation))?)
+    } else {
+        serde_json::to_value(with_precision!(precision, on_hidden_cells(&run, &options))?)
+    };
+    let value = value.expect("a report is JSON");
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&value).expect("a value is JSON"));
+    } else {
+        print_table(&value);
+    }
+    Ok(())
+}
+
+fn against_truth<R: Real>(run: &Run, simulation: &Path) -> Result<TruthReport> {
+    truth::evaluate::<R>(run, simulation)
+}
+
+fn on_hidden_cells<R: Real>(run: &Run, options: &Options) -> Result<HiddenReport> {
+    let observations = Observations::open(&options.data)?;
+    hidden::evaluate::<R>(run, &observations, options.hide, options.seed)
+}
+
+/// One figure a line.
+pub fn print_table(value: &serde_json::Value) {
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let text = match value.as_f64() {
+            Some(x) if value.is_f64() => figure(x),
+            _ => value.to_string(),
+        };
+        println!("  {name:32} {text:>12}");
+    }
+}

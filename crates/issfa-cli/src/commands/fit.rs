@@ -1,0 +1,282 @@
+//! `issfa fit`: from data to a run folder.
+
+use super::with_precision;
+use crate::options::{Common, pair};
+use crate::progress::{Progress, duration};
+use crate::signals::Signals;
+use crate::{Failure, Outcome};
+use clap::{Args, ValueEnum};
+use issfa::config::{Checked, Precision, Preset, Settings};
+use issfa::data::Centering;
+use issfa::error::bytes;
+use issfa::fit::{Ending, Prepared, memory_needed};
+use issfa::linalg::Real;
+use issfa::model::ThetaStep;
+use issfa::run_folder::{Run, check_output};
+use issfa::{Error, Result, report, structure::expression};
+use std::path::{Path, PathBuf};
+
+/// Fit the model: draw from its posterior and write a run folder
+#[derive(Args)]
+#[command(after_help = "Example:\n  issfa simulate --preset small --seed 1 --out sim\n  issfa fit sim/observations.npy --grid 48x48 --sweeps 300 --burn-in 150 --out run")]
+pub struct Options {
+    /// Data: .npy (rows x sites, or rows x grid), .csv or .tsv; several files are stacked by rows
+    pub input: Vec<PathBuf>,
+    /// The run folder to make
+    #[arg(long)]
+    pub out: PathBuf,
+    /// Sites along each axis, such as 100x100; the last axis is fastest
+    #[arg(long)]
+    pub grid: Option<String>,
+    /// One structure an axis, such as "path x path" (default: path on every axis); words: path, iid
+    #[arg(long)]
+    pub structure: Option<String>,
+    /// The spectral curve: q, q^2, "q^2 + q", "q^2 + q'", axes
+    #[arg(long)]
+    pub curve: Option<String>,
+    /// Iterations in all
+    #[arg(long)]
+    pub sweeps: Option<u64>,
+    /// Iterations left out at the start
+    #[arg(long)]
+    pub burn_in: Option<u64>,
+    /// Keep every so-manieth iteration after burn-in
+    #[arg(long)]
+    pub thin: Option<u64>,
+    /// Independent chains, one after the other
+    #[arg(long)]
+    pub chains: Option<u32>,
+    /// Same seed and data: same results
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// isfa: no structure, weight means fixed at 0 (Knowles and Ghahramani)
+    #[arg(long, value_enum)]
+    pub preset: Option<PresetName>,
+    /// Where to start: kmeans:15, empty, or a run folder
+    #[arg(long)]
+    pub init: Option<String>,
+    /// The most features there may be
+    #[arg(long, value_name = "N")]
+    pub max_features: Option<usize>,
+    /// Inverse gamma prior of the noise variance, in the data's units
+    #[arg(long, value_name = "SHAPE,SCALE", conflicts_with = "target_r2")]
+    pub noise_prior: Option<String>,
+    /// Ask for this share of variance to be explained, with a weight (default 10)
+    #[arg(long, value_name = "R[:w]")]
+    pub target_r2: Option<String>,
+    /// How theta is updated: mh is exact, laplace is as in the paper
+    #[arg(long, value_enum)]
+    pub theta_step: Option<ThetaName>,
+    /// Subtract means: of each site (per file), of each row, or both
+    #[arg(long, value_enum)]
+    pub center: Option<CenterName>,
+    /// Divide each site by its standard deviation
+    #[arg(long)]
+    pub scale: bool,
+    /// How data are stored while sampling
+    #[arg(long, value_enum)]
+    pub precision: Option<PrecisionName>,
+    /// How many evenly spaced draws to keep on disk
+    #[arg(long, value_name = "N")]
+    pub keep_draws: Option<usize>,
+    /// Also write reconstruction.npy, the denoised data
+    #[arg(long)]
+    pub reconstruct: bool,
+    /// Rows left out of the fit whose residual is traced
+    #[arg(long, value_name = "FILE")]
+    pub heldout: Option<PathBuf>,
+    /// Stop (and leave a checkpoint) after this time: 90s, 5m, 2h
+    #[arg(long, value_name = "TIME")]
+    pub time_budget: Option<String>,
+    /// How often a checkpoint is written
+    #[arg(long, value_name = "TIME")]
+    pub checkpoint_every: Option<String>,
+    /// Settings from a TOML file (a run's config.toml too); options given here win
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum PresetName {
+    Isfa,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum ThetaName {
+    Mh,
+    Laplace,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum CenterName {
+    None,
+    Site,
+    Row,
+    Both,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum PrecisionName {
+    F32,
+    F64,
+}
+
+impl Options {
+    /// The settings: those of the file, then the options given.
+    fn settings(self) -> Result<Settings> {
+        let mut settings = self.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
+        settings.record = None;
+        let given = !self.input.is_empty();
+        set(&mut settings.input, given.then_some(self.input));
+        settings.grid = self.grid.or(settings.grid);
+        settings.structure = self.structure.or(settings.structure);
+        settings.max_features = self.max_features.or(settings.max_features);
+        settings.target_r2 = self.target_r2.or(settings.target_r2);
+        settings.heldout = self.heldout.or(settings.heldout);
+        settings.time_budget = self.time_budget.or(settings.time_budget);
+        set(&mut settings.curve, self.curve);
+        set(&mut settings.sweeps, self.sweeps);
+        set(&mut settings.burn_in, self.burn_in);
+        set(&mut settings.thin, self.thin);
+        set(&mut settings.chains, self.chains);
+        set(&mut settings.seed, self.seed);
+        set(&mut settings.init, self.init);
+        set(&mut settings.keep_draws, self.keep_draws);
+        set(&mut settings.checkpoint_every, self.checkpoint_every);
+        settings.scale |= self.scale;
+        settings.reconstruct |= self.reconstruct;
+        if let Some(PresetName::Isfa) = self.preset {
+            settings.preset = Some(Preset::Isfa);
+        }
+        if let Some(text) = &self.noise_prior {
+            settings.priors.noise = Some(pair("--noise-prior", text)?);
+        }
+        set(&mut settings.theta_step, self.theta_step.map(|name| match name {
+            ThetaName::Mh => ThetaStep::Mh,
+            ThetaName::Laplace => ThetaStep::Laplace,
+        }));
+        set(&mut settings.center, self.center.map(|name| match name {
+            CenterName::None => Centering::None,
+            CenterName::Site => Centering::Site,
+            CenterName::Row => Centering::Row,
+            CenterName::Both => Centering::Both,
+        }));
+        set(&mut settings.precision, self.precision.map(|name| match name {
+            PrecisionName::F32 => Precision::F32,
+            PrecisionName::F64 => Precision::F64,
+        }));
+        // Absolute paths, so that the run can be resumed from anywhere.
+        for path in settings.input.iter_mut().chain(&mut settings.heldout) {
+            *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        }
+        Ok(settings)
+    }
+}
+
+fn set<T>(place: &mut T, given: Option<T>) {
+    if let Some(value) = given {
+        *place = value;
+    }
+}
+
+pub fn run(options: Options, common: &Common) -> Outcome {
+    let out = options.out.clone();
+    check_output(&out, common.overwrite)?;
+    let mut settings = options.settings()?;
+    // Burn-in follows a shortened run unless it was set.
+    if settings.burn_in >= settings.sweeps && settings.burn_in == Settings::default().burn_in {
+        settings.burn_in = settings.sweeps / 2;
+    }
+    let checked = settings.check()?;
+    with_precision!(checked.settings.precision, fit_into(checked, &out, common))
+}
+
+/// Loads, announces, fits, and reports.
+pub fn fit_into<R: Real>(checked: Checked, out: &Path, common: &Common) -> Outcome {
+    let prepared = Prepared::<R>::load(checked)?;
+    announce(&prepared, out, common);
+    let signals = Signals::listen();
+    let mut progress = Progress::new(common, signals.clone());
+    let ending = issfa::fit::fit(&prepared, out, &mut progress);
+    progress.finish();
+    conclude(ending?, out, &signals, common)
+}
+
+/// The first line: what will be done.
+pub fn announce<R: Real>(prepared: &Prepared<R>, out: &Path, common: &Common) {
+    let settings = &prepared.checked.settings;
+    let record = &prepared.record;
+    let chains = if settings.chains > 1 { format!("{} chains of ", settings.chains) } else { String::new() };
+    common.say(&format!(
+        "fit: {} rows x {} sites ({}), {}, {}, about {} of memory; {chains}{} sweeps ({} burn-in, then every {} kept); results in {}",
+        record.n_rows,
+        record.n_sites,
+        expression::show_grid(prepared.structure.grid()),
+        record.structure,
+        R::NAME,
+        bytes(memory_needed(record.n_rows, record.n_sites, R::BYTES, settings.reconstruct)),
+        settings.sweeps,
+        settings.burn_in,
+        ordinal(settings.thin),
+        out.display(),
+    ));
+    if prepared.findings.share_of_site_means > 0.5 && settings.center == Centering::None && record.n_rows > 1 {
+        eprintln!(
+            "warning: site means hold {:.0}% of the sum of squares; --center site takes them out first",
+            100.0 * prepared.findings.share_of_site_means
+        );
+    }
+    if prepared.checked.curve.sets_are_confounded() {
+        eprintln!("warning: with q + q' only the sums of the two parameter sets are identified");
+    }
+}
+
+fn ordinal(n: u64) -> String {
+    match n {
+        1 => "one".into(),
+        2 => "2nd".into(),
+        3 => "3rd".into(),
+        n => format!("{n}th"),
+    }
+}
+
+/// Figures, last words and the exit code.
+pub fn conclude(ending: Ending, out: &Path, signals: &Signals, common: &Common) -> Outcome {
+    let run = Run::open(out)?;
+    report::write_figures(&run)?;
+    let overview = issfa::summary::overview::Overview::of(&run)?;
+    common.say(&format!(
+        "{} persistent features explain {:.1}% of the sum of squares; {} per sweep on average",
+        overview.n_persistent,
+        100.0 * overview.variance_explained,
+        seconds(overview.seconds_per_sweep),
+    ));
+    match ending {
+        Ending::Finished => {
+            common.say(&format!("done: {}; next: issfa summary {}", out.display(), out.display()));
+            Ok(())
+        }
+        Ending::OutOfTime => {
+            common.say(&format!(
+                "time budget used up at sweep {}; issfa resume {} goes on",
+                overview.sweeps_done,
+                out.display()
+            ));
+            Ok(())
+        }
+        Ending::Stopped => {
+            eprintln!("stopped at sweep {}; issfa resume {} goes on", overview.sweeps_done, out.display());
+            Err(Failure::Exit(signals.exit_code()))
+        }
+    }
+}
+
+/// A short time for people.
+pub fn seconds(time: f64) -> String {
+    if time < 60.0 { format!("{time:.3} s") } else { duration(std::time::Duration::from_secs_f64(time)) }
+}
+
+/// Refuses to go on where a file is missing that every finished chain has.
+pub fn require(path: &Path, kind: &'static str, missing: &'static str) -> Result<()> {
+    if path.join(missing).is_file() { Ok(()) } else { Err(Error::NotA { kind, path: path.to_path_buf(), missing }) }
+}

@@ -1,0 +1,58 @@
+//! `issfa prior-sample`: what features look like under a structure and theta.
+
+use crate::Outcome;
+use crate::options::{Common, numbers};
+use clap::Args;
+use issfa::data::write::write_npy_f32;
+use issfa::rng::{Purpose, Streams};
+use issfa::run_folder::{check_output, prepare_output};
+use issfa::structure::{Curve, Spectrum, expression};
+use issfa::{Error, report, simulation};
+use std::path::PathBuf;
+
+/// Draw features from the prior: see what a structure and theta mean before fitting
+#[derive(Args)]
+#[command(after_help = "Example:\n  issfa prior-sample --structure \"path(64) x path(64)\" --theta 1,100 --count 8 --out prior")]
+pub struct Options {
+    /// With sizes, such as "path(64) x path(64)", or with --grid
+    #[arg(long)]
+    structure: Option<String>,
+    #[arg(long)]
+    grid: Option<String>,
+    /// The spectral curve
+    #[arg(long, default_value = "q")]
+    curve: String,
+    /// The curve's parameters, such as ridge,roughness
+    #[arg(long, default_value = "1,100")]
+    theta: String,
+    #[arg(long, default_value_t = 8)]
+    count: usize,
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// The folder to make: samples.npy and a figure
+    #[arg(long)]
+    out: PathBuf,
+}
+
+pub fn run(options: Options, common: &Common) -> Outcome {
+    let grid = options.grid.as_deref().map(expression::parse_grid).transpose()?;
+    let structure = expression::build(options.structure.as_deref(), grid.as_deref())?;
+    let spectrum = Spectrum::new(&structure, &Curve::parse(&options.curve)?);
+    let theta = numbers("--theta", &options.theta)?;
+    if theta.len() != spectrum.n_parameters() || theta.iter().any(|t| *t <= 0.0) {
+        let names = spectrum.parameter_names().join(", ");
+        let problem = format!("give {} positive numbers: {names}", spectrum.n_parameters());
+        return Err(Error::setting("--theta", &options.theta, problem).into());
+    }
+    check_output(&options.out, common.overwrite)?;
+    prepare_output(&options.out, &["samples.npy"])?;
+    let stream_of = |k| Streams::once(options.seed).stream(Purpose::Prior, 1, k);
+    let images = simulation::prior_features(&structure, &spectrum, &theta, options.count, stream_of);
+    let shape: Vec<usize> = std::iter::once(images.len()).chain(structure.grid().iter().copied()).collect();
+    let flat: Vec<f32> = images.iter().flatten().map(|&x| x as f32).collect();
+    write_npy_f32(&options.out.join("samples.npy"), &shape, &flat)?;
+    let title = format!("{}, {}, theta = {}", structure.expression(), options.curve, options.theta);
+    report::write_prior_samples(&options.out, &images, structure.grid(), &title)?;
+    common.say(&format!("{} samples: samples.npy, prior_samples.svg and .png in {}", images.len(), options.out.display()));
+    Ok(())
+}

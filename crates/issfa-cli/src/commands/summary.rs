@@ -1,0 +1,126 @@
+//! `issfa summary`: what a run found, how well it mixed, and what to do.
+
+use super::fit::seconds;
+use crate::Outcome;
+use clap::Args;
+use issfa::run_folder::Run;
+use issfa::summary::features::read_table;
+use issfa::summary::overview::Overview;
+use std::path::PathBuf;
+
+/// The posterior in numbers, mixing, costs, and a verdict in words
+#[derive(Args)]
+#[command(after_help = "Example:\n  issfa summary run")]
+pub struct Options {
+    /// The run folder
+    run: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(options: Options) -> Outcome {
+    let run = Run::open(&options.run)?;
+    let overview = Overview::of(&run)?;
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&overview).expect("an overview is JSON"));
+    } else {
+        print(&overview);
+        print_features(&run, &overview)?;
+        println!("\nVerdict");
+        overview.verdict.iter().for_each(|line| println!("  {line}"));
+    }
+    Ok(())
+}
+
+fn print(overview: &Overview) {
+    println!(
+        "{}: {} rows x {} sites, {}; {} chain(s), sweep {} of {}, {} kept after {} burn-in\n",
+        overview.run,
+        overview.n_rows,
+        overview.n_sites,
+        overview.structure,
+        overview.chains,
+        overview.sweeps_done,
+        overview.sweeps_planned,
+        overview.n_kept,
+        overview.burn_in,
+    );
+    println!(
+        "{} persistent features (in at least half of the kept sweeps) explain {:.2}% of the sum of squares; {} of them \
+         hold 95% of that",
+        overview.n_persistent,
+        100.0 * overview.variance_explained,
+        overview.n_carrying_95,
+    );
+    print_counts(overview);
+    println!("\n{:24} {:>12} {:>12} {:>12} {:>12} {:>7} {:>6}", "", "mean", "5%", "median", "95%", "ESS", "R-hat");
+    for quantity in &overview.quantities {
+        let [low, middle, high] = quantity.quantiles;
+        println!(
+            "{:24} {:>12} {:>12} {:>12} {:>12} {:>7.0} {:>6.3}",
+            quantity.name,
+            figure(quantity.mean),
+            figure(low),
+            figure(middle),
+            figure(high),
+            quantity.effective_sample_size,
+            quantity.split_r_hat,
+        );
+    }
+    println!("\n{} per sweep; share of each part:", seconds(overview.seconds_per_sweep));
+    let mut shares: Vec<_> = overview.kernel_shares.iter().collect();
+    shares.sort_by(|a, b| b.1.total_cmp(a.1));
+    for (name, share) in shares {
+        let accepted = overview.acceptance.get(name).map_or(String::new(), |rate| format!("  accepted {:.3}", rate));
+        println!("  {name:20} {:5.1}%{accepted}", 100.0 * share);
+    }
+}
+
+fn print_counts(overview: &Overview) {
+    let total: usize = overview.n_features_posterior.values().sum();
+    let mut counts: Vec<_> = overview.n_features_posterior.iter().collect();
+    counts.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+    let shown: Vec<String> =
+        counts.iter().take(8).map(|(k, n)| format!("{k} ({:.0}%)", 100.0 * **n as f64 / total as f64)).collect();
+    println!("number of features: {}{}", shown.join(", "), if counts.len() > 8 { ", ..." } else { "" });
+}
+
+fn print_features(run: &Run, overview: &Overview) -> Outcome {
+    const SHOWN: usize = 15;
+    if overview.n_persistent == 0 {
+        return Ok(());
+    }
+    let table = read_table(&run.folder.join("features.tsv"))?;
+    println!("\n{:>8} {:>9} {:>12} {:>10} {:>9} {:>10}  smoothness (FWHM in sites)", "feature", "presence", "activations", "variance", "kurtosis", "stability");
+    for row in table.iter().take(SHOWN) {
+        let widths: Vec<String> = row.smoothness.iter().map(|width| format!("{width:.1}")).collect();
+        println!(
+            "{:>8} {:>9.2} {:>12.1} {:>9.3}% {:>9.1} {:>10}  {}",
+            row.id,
+            row.presence,
+            row.activations,
+            100.0 * row.variance_explained,
+            row.kurtosis,
+            row.stability.map_or("-".into(), |s| format!("{s:.3}")),
+            widths.join(" x "),
+        );
+    }
+    if table.len() > SHOWN {
+        println!("  ... {} more in features.tsv", table.len() - SHOWN);
+    }
+    Ok(())
+}
+
+/// A number with enough digits for its size.
+pub fn figure(x: f64) -> String {
+    let size = x.abs();
+    if x == 0.0 || !x.is_finite() {
+        format!("{x}")
+    } else if (1e-3..1e6).contains(&size) {
+        let digits = (4 - size.log10().floor() as i32).clamp(0, 6) as usize;
+        format!("{x:.digits$}")
+    } else {
+        format!("{x:.4e}")
+    }
+}

@@ -1,0 +1,69 @@
+//! Options that several commands share.
+
+use clap::{Args, ValueEnum};
+use issfa::{Error, Result};
+
+/// Options of every command.
+#[derive(Args, Clone)]
+pub struct Common {
+    /// Say nothing but errors and results
+    #[arg(long, global = true)]
+    pub quiet: bool,
+    /// Threads to use (default: all cores); results do not depend on it
+    #[arg(long, global = true, value_name = "N")]
+    pub threads: Option<usize>,
+    /// How progress is shown
+    #[arg(long, global = true, value_enum, default_value = "auto")]
+    pub progress: ProgressStyle,
+    /// Replace results that are already there
+    #[arg(long, global = true)]
+    pub overwrite: bool,
+}
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProgressStyle {
+    /// A bar on a terminal, plain lines elsewhere
+    Auto,
+    /// A bar
+    Bar,
+    /// A line every few seconds
+    Plain,
+    /// One JSON object a sweep, on standard output
+    Json,
+}
+
+impl Common {
+    /// Sizes the thread pool.
+    pub fn start_threads(&self) -> Result<()> {
+        let Some(n) = self.threads else { return Ok(()) };
+        if n == 0 {
+            return Err(Error::setting("--threads", n, "must be at least 1"));
+        }
+        rayon::ThreadPoolBuilder::new()
+            .num_threads(n)
+            .build_global()
+            .map_err(|error| Error::setting("--threads", n, error.to_string()))
+    }
+
+    /// Prints a line for people, unless they want quiet.
+    pub fn say(&self, text: &str) {
+        if !self.quiet && self.progress != ProgressStyle::Json {
+            println!("{text}");
+        }
+    }
+}
+
+/// Reads numbers joined by commas.
+pub fn numbers(name: &str, text: &str) -> Result<Vec<f64>> {
+    let parse = |part: &str| {
+        let number = part.trim().parse::<f64>().ok().filter(|x| x.is_finite());
+        number.ok_or_else(|| Error::setting(name, text, format!("'{}' is not a number", part.trim())))
+    };
+    text.split(',').map(parse).collect()
+}
+
+/// Reads two numbers joined by a comma.
+pub fn pair(name: &str, text: &str) -> Result<[f64; 2]> {
+    numbers(name, text)?.try_into().map_err(|_| Error::setting(name, text, "give two numbers joined by a comma"))
+}

@@ -1,0 +1,37 @@
+//! Ctrl-C and SIGTERM: the first one asks for a stop after the sweep, the second one ends at once.
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Which signal has come, if any.
+#[derive(Clone, Default)]
+pub struct Signals {
+    came: Arc<AtomicUsize>,
+}
+
+impl Signals {
+    /// Starts listening.
+    pub fn listen() -> Signals {
+        let signals = Signals::default();
+        for signal in [SIGINT, SIGTERM] {
+            let once = Arc::new(AtomicBool::new(false));
+            // Registration fails only for signals that may not be caught; these two may.
+            let _ = flag::register_conditional_shutdown(signal, 128 + signal, once.clone());
+            let _ = flag::register(signal, once);
+            let _ = flag::register_usize(signal, signals.came.clone(), signal as usize);
+        }
+        signals
+    }
+
+    /// Whether a stop was asked for.
+    pub fn came(&self) -> bool {
+        self.came.load(Ordering::Relaxed) != 0
+    }
+
+    /// The exit code that says so: 128 plus the signal's number.
+    pub fn exit_code(&self) -> u8 {
+        128 + self.came.load(Ordering::Relaxed) as u8
+    }
+}

@@ -1,0 +1,504 @@
+//! Settings of a fit: raw (as in TOML and on the command line, defaults here), then checked.
+
+use crate::data::Centering;
+use crate::error::{Error, Result};
+use crate::kernels::Kernel;
+use crate::model::{GammaPrior, InverseGammaPrior, NormalPrior, Priors, ThetaStep, WeightMeanPrior};
+use crate::structure::{Curve, Spectrum, Structure, expression};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The format of run folders, checkpoints and draws; raised when an older version could not read them.
+pub const FORMAT: u32 = 1;
+
+/// Every setting of a fit, by the names of the options.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Settings {
+    pub input: Vec<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub structure: Option<String>,
+    pub curve: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preset: Option<Preset>,
+    pub sweeps: u64,
+    #[serde(alias = "burn_in")]
+    pub burn_in: u64,
+    pub thin: u64,
+    pub chains: u32,
+    pub seed: u64,
+    pub init: String,
+    #[serde(alias = "max_features", skip_serializing_if = "Option::is_none")]
+    pub max_features: Option<usize>,
+    #[serde(alias = "target_r2", skip_serializing_if = "Option::is_none")]
+    pub target_r2: Option<String>,
+    #[serde(alias = "theta_step")]
+    pub theta_step: ThetaStep,
+    pub center: Centering,
+    pub scale: bool,
+    pub precision: Precision,
+    #[serde(alias = "keep_draws")]
+    pub keep_draws: usize,
+    pub reconstruct: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heldout: Option<PathBuf>,
+    #[serde(alias = "time_budget", skip_serializing_if = "Option::is_none")]
+    pub time_budget: Option<String>,
+    #[serde(alias = "checkpoint_every")]
+    pub checkpoint_every: String,
+    pub priors: PriorSettings,
+    pub sweep: SweepSettings,
+    /// Written by `fit`; read back to recognise the run, never to set anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
+}
+
+/// A bundle of settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    /// Knowles and Ghahramani: no structure, weight means fixed at 0.
+    Isfa,
+}
+
+/// How spectral data and features are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    #[default]
+    F32,
+    F64,
+}
+
+/// `[priors]`: pairs as documented in docs/formats.md.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PriorSettings {
+    /// Inverse gamma shape and scale of the noise variance, in the user's units; vague when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise: Option<[f64; 2]>,
+    pub ibp_strength: [f64; 2],
+    pub ibp_repulsion: [f64; 2],
+    pub weight_precision: [f64; 2],
+    pub weight_mean: WeightMeanSetting,
+    pub ln_theta: [f64; 2],
+}
+
+/// `[mean, sd]` or `"fixed 0"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum WeightMeanSetting {
+    Normal([f64; 2]),
+    Fixed(String),
+}
+
+/// `[sweep]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SweepSettings {
+    pub row_sweeps: u32,
+    pub birth_rounds: u32,
+    pub kernels: Vec<Kernel>,
+}
+
+/// What a run was made by and from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    pub version: String,
+    pub format: u32,
+    pub n_rows: usize,
+    pub n_sites: usize,
+    pub structure: String,
+    pub theta: Vec<String>,
+    /// Raw data are divided by this before sampling (after centring and site scaling).
+    pub data_scale: f64,
+    pub inputs: Vec<InputRecord>,
+}
+
+/// An input file and its xxh3-128 checksum.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputRecord {
+    pub path: PathBuf,
+    pub n_rows: usize,
+    pub checksum: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            input: Vec::new(),
+            grid: None,
+            structure: None,
+            curve: "q".into(),
+            preset: None,
+            sweeps: 1000,
+            burn_in: 500,
+            thin: 5,
+            chains: 1,
+            seed: 0,
+            init: "kmeans:15".into(),
+            max_features: None,
+            target_r2: None,
+            theta_step: ThetaStep::Mh,
+            center: Centering::None,
+            scale: false,
+            precision: Precision::F32,
+            keep_draws: 20,
+            reconstruct: false,
+            heldout: None,
+            time_budget: None,
+            checkpoint_every: "60s".into(),
+            priors: PriorSettings::default(),
+            sweep: SweepSettings::default(),
+            record: None,
+        }
+    }
+}
+
+impl Default for PriorSettings {
+    fn default() -> Self {
+        PriorSettings {
+            noise: None,
+            ibp_strength: [1.0, 1.0],
+            ibp_repulsion: [1.0, 1.0],
+            weight_precision: [10.0, 10.0],
+            weight_mean: WeightMeanSetting::Normal([0.0, 1.0]),
+            ln_theta: [0.0, 3.0],
+        }
+    }
+}
+
+impl Default for SweepSettings {
+    fn default() -> Self {
+        SweepSettings { row_sweeps: 1, birth_rounds: 8, kernels: Kernel::DEFAULT_SWEEP.to_vec() }
+    }
+}
+
+/// How a chain starts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Init {
+    KMeans(usize),
+    Empty,
+    Run(PathBuf),
+}
+
+/// A share of variance that the features should explain, and how many cells' worth of weight the wish has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TargetR2 {
+    pub share: f64,
+    pub weight: f64,
+}
+
+/// Settings that passed every check that does not need the data.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    pub settings: Settings,
+    pub init: Init,
+    pub target_r2: Option<TargetR2>,
+    pub curve: Curve,
+    pub checkpoint_every: Duration,
+    pub time_budget: Option<Duration>,
+}
+
+impl Settings {
+    /// Reads a TOML file; unknown keys are refused with their place.
+    pub fn read(path: &Path) -> Result<Settings> {
+        let text = std::fs::read_to_string(path).map_err(Error::read(path))?;
+        toml::from_str(&text).map_err(|error| Error::Config {
+            path: path.to_path_buf(),
+            problem: error.to_string().trim_end().to_string(),
+        })
+    }
+
+    /// The settings as TOML.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("settings can be written as TOML")
+    }
+
+    /// A digest of everything that decides the chain, for checkpoints: not how long it runs or what it keeps.
+    pub fn fingerprint(&self) -> String {
+        let mut deciding = self.clone();
+        deciding.sweeps = 0;
+        deciding.time_budget = None;
+        deciding.checkpoint_every = String::new();
+        deciding.chains = 0;
+        deciding.input = Vec::new();
+        deciding.heldout = None;
+        if let Some(record) = &mut deciding.record {
+            record.version = String::new();
+            record.inputs.iter_mut().for_each(|input| input.path = PathBuf::new());
+        }
+        format!("{:032x}", xxhash_rust::xxh3::xxh3_128(deciding.to_toml().as_bytes()))
+    }
+
+    /// Applies the preset and checks every value.
+    pub fn check(mut self) -> Result<Checked> {
+        if self.preset == Some(Preset::Isfa) {
+            if self.structure.as_deref().is_some_and(|text| text.trim() != "iid") {
+                return Err(Error::setting(
+                    "--structure",
+                    self.structure.as_deref().unwrap_or_default(),
+                    "the preset isfa means the structure iid; leave one of the two out",
+                ));
+            }
+            self.structure = Some("iid".into());
+            self.priors.weight_mean = WeightMeanSetting::Fixed("fixed 0".into());
+        }
+        self.check_counts()?;
+        self.priors.check()?;
+        let checked = Checked {
+            init: parse_init(&self.init)?,
+            target_r2: self.target_r2.as_deref().map(parse_target_r2).transpose()?,
+            curve: Curve::parse(&self.curve)?,
+            checkpoint_every: parse_duration("--checkpoint-every", &self.checkpoint_every)?,
+            time_budget: self.time_budget.as_deref().map(|text| parse_duration("--time-budget", text)).transpose()?,
+            settings: self,
+        };
+        if checked.target_r2.is_some() && checked.settings.priors.noise.is_some() {
+            return Err(Error::setting("--target-r2", "", "both --target-r2 and --noise-prior set the noise prior; give one"));
+        }
+        Ok(checked)
+    }
+
+    fn check_counts(&self) -> Result<()> {
+        let at_least = |name: &str, value: u64, least: u64| {
+            if value < least { Err(Error::setting(name, value, format!("must be at least {least}"))) } else { Ok(()) }
+        };
+        at_least("--sweeps", self.sweeps, 1)?;
+        at_least("--thin", self.thin, 1)?;
+        at_least("--chains", u64::from(self.chains), 1)?;
+        at_least("--keep-draws", self.keep_draws as u64, 1)?;
+        at_least("--max-features", self.max_features.unwrap_or(1) as u64, 1)?;
+        at_least("row_sweeps", u64::from(self.sweep.row_sweeps), 1)?;
+        at_least("birth_rounds", u64::from(self.sweep.birth_rounds), 1)?;
+        if self.burn_in >= self.sweeps {
+            let problem = format!("burn-in must leave sweeps to keep: fewer than --sweeps ({})", self.sweeps);
+            return Err(Error::setting("--burn-in", self.burn_in, problem));
+        }
+        if self.sweeps - self.burn_in < self.thin {
+            let problem = format!("with {} sweeps after burn-in none would be kept", self.sweeps - self.burn_in);
+            return Err(Error::setting("--thin", self.thin, problem));
+        }
+        let needed = [Kernel::Features, Kernel::Noise];
+        if let Some(kernel) = needed.iter().find(|kernel| !self.sweep.kernels.contains(kernel)) {
+            return Err(Error::setting("kernels", kernel.name(), "every sweep needs this kernel"));
+        }
+        Ok(())
+    }
+}
+
+impl PriorSettings {
+    fn check(&self) -> Result<()> {
+        let pairs = [
+            ("noise", self.noise.unwrap_or([1.0, 1.0])),
+            ("ibp_strength", self.ibp_strength),
+            ("ibp_repulsion", self.ibp_repulsion),
+            ("weight_precision", self.weight_precision),
+        ];
+        for (name, pair) in pairs {
+            if !pair.iter().all(|x| *x > 0.0 && x.is_finite()) {
+                return Err(Error::setting(name, format!("{pair:?}"), "both numbers of this prior must be positive"));
+            }
+        }
+        let normals = [("ln_theta", Some(self.ln_theta)), ("weight_mean", self.weight_mean.normal())];
+        for (name, pair) in normals {
+            let Some([mean, sd]) = pair else { continue };
+            if !(mean.is_finite() && sd > 0.0 && sd.is_finite()) {
+                return Err(Error::setting(name, format!("[{mean}, {sd}]"), "a normal prior is [mean, sd] with sd > 0"));
+            }
+        }
+        self.weight_mean.fixed().map(|_| ())
+    }
+}
+
+impl WeightMeanSetting {
+    fn normal(&self) -> Option<[f64; 2]> {
+        match self {
+            WeightMeanSetting::Normal(pair) => Some(*pair),
+            WeightMeanSetting::Fixed(_) => None,
+        }
+    }
+
+    fn fixed(&self) -> Result<Option<f64>> {
+        let WeightMeanSetting::Fixed(text) = self else { return Ok(None) };
+        let number = text.strip_prefix("fixed").and_then(|rest| rest.trim().parse::<f64>().ok());
+        match number {
+            Some(value) if value.is_finite() => Ok(Some(value)),
+            _ => Err(Error::setting("weight_mean", text, "write [mean, sd] or \"fixed 0\"")),
+        }
+    }
+}
+
+impl Checked {
+    /// The structure for data of `n_sites` sites that may bring a grid along.
+    pub fn structure(&self, data_path: &Path, data_grid: Option<&[usize]>, n_sites: usize) -> Result<Structure> {
+        let given = self.settings.grid.as_deref().map(expression::parse_grid).transpose()?;
+        let mut grid = given.or(data_grid.map(<[usize]>::to_vec));
+        let text = self.settings.structure.as_deref();
+        let structure = match (text, &grid) {
+            // Without any grid, the sizes may stand in the structure, or the sites form a line.
+            (Some(text), None) => expression::build(Some(text), None)
+                .or_else(|error| expression::build(Some(text), Some(&[n_sites])).map_err(|_| error))?,
+            (None, None) => {
+                grid = Some(vec![n_sites]);
+                expression::build(None, grid.as_deref())?
+            }
+            (text, Some(grid)) => {
+                let product: usize = grid.iter().product();
+                if product != n_sites {
+                    return Err(grid_mismatch(grid, data_path, n_sites));
+                }
+                expression::build(text, Some(grid))?
+            }
+        };
+        if structure.n_sites() != n_sites {
+            return Err(grid_mismatch(structure.grid(), data_path, n_sites));
+        }
+        Ok(structure)
+    }
+
+    /// The priors in the sampler's units: data are divided by `data_scale`, and `n_cells` cells inform the noise.
+    pub fn priors(&self, spectrum: &Spectrum, data_scale: f64, n_cells: f64) -> Result<Priors> {
+        let settings = &self.settings.priors;
+        let gamma = |[shape, rate]: [f64; 2]| GammaPrior { shape, rate };
+        let normal = |[mean, sd]: [f64; 2]| NormalPrior { mean, precision: 1.0 / (sd * sd) };
+        let noise = match (self.target_r2, settings.noise) {
+            (Some(target), _) => {
+                let shape = 0.5 * target.weight * n_cells;
+                InverseGammaPrior { shape, scale: shape * (1.0 - target.share) }
+            }
+            (None, Some([shape, scale])) => InverseGammaPrior { shape, scale: scale / (data_scale * data_scale) },
+            (None, None) => InverseGammaPrior { shape: 0.001, scale: 0.001 },
+        };
+        let weight_mean = match settings.weight_mean.fixed()? {
+            Some(value) => WeightMeanPrior::Fixed(value),
+            None => WeightMeanPrior::Normal(normal(settings.weight_mean.normal().unwrap_or([0.0, 1.0]))),
+        };
+        Ok(Priors {
+            noise,
+            ibp_strength: gamma(settings.ibp_strength),
+            ibp_repulsion: gamma(settings.ibp_repulsion),
+            weight_precision: gamma(settings.weight_precision),
+            weight_mean,
+            ln_theta: vec![normal(settings.ln_theta); spectrum.n_parameters()],
+        })
+    }
+}
+
+fn grid_mismatch(grid: &[usize], path: &Path, n_sites: usize) -> Error {
+    Error::GridMismatch {
+        grid: expression::show_grid(grid),
+        product: grid.iter().product(),
+        path: path.to_path_buf(),
+        n_sites,
+    }
+}
+
+fn parse_init(text: &str) -> Result<Init> {
+    if text == "empty" {
+        return Ok(Init::Empty);
+    }
+    if let Some(rest) = text.strip_prefix("kmeans") {
+        let number = rest.strip_prefix(':').unwrap_or("15");
+        return match number.parse::<usize>() {
+            Ok(n) if n > 0 => Ok(Init::KMeans(n)),
+            _ => Err(Error::setting("--init", text, "write kmeans:N with N at least 1")),
+        };
+    }
+    if Path::new(text).is_dir() {
+        return Ok(Init::Run(PathBuf::from(text)));
+    }
+    Err(Error::setting("--init", text, "write kmeans:15, empty, or the folder of a run"))
+}
+
+fn parse_target_r2(text: &str) -> Result<TargetR2> {
+    let (share, weight) = text.split_once(':').unwrap_or((text, "10"));
+    match (share.trim().parse::<f64>(), weight.trim().parse::<f64>()) {
+        (Ok(share), Ok(weight)) if share > 0.0 && share < 1.0 && weight > 0.0 && weight.is_finite() => {
+            Ok(TargetR2 { share, weight })
+        }
+        _ => Err(Error::setting("--target-r2", text, "write R or R:w with 0 < R < 1 and w > 0, such as 0.9 or 0.9:10")),
+    }
+}
+
+/// Reads `90`, `90s`, `5m`, `2h`, `1d`.
+pub fn parse_duration(name: &str, text: &str) -> Result<Duration> {
+    let text = text.trim();
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len()));
+    let seconds = match unit {
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86400.0,
+        _ => f64::NAN,
+    };
+    match number.trim().parse::<f64>().map(|value| Duration::try_from_secs_f64(value * seconds)) {
+        Ok(Ok(duration)) => Ok(duration),
+        _ => Err(Error::setting(name, text, "write a time such as 90s, 5m, 2h or 1d")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(edit: impl FnOnce(&mut Settings)) -> String {
+        let mut settings = Settings::default();
+        edit(&mut settings);
+        settings.check().expect_err("a wrong setting").to_string()
+    }
+
+    #[test]
+    fn defaults_pass_and_survive_toml() {
+        let settings = Settings::default();
+        assert_eq!(toml::from_str::<Settings>(&settings.to_toml()).unwrap(), settings);
+        assert!(settings.check().is_ok());
+        let text = "burn-in = 3\nsweeps = 9\nthin = 1\n[priors]\nweight_mean = \"fixed 0\"\n[sweep]\nbirth_rounds = 2\n";
+        let settings: Settings = toml::from_str(text).unwrap();
+        assert_eq!((settings.burn_in, settings.sweep.birth_rounds), (3, 2));
+        assert_eq!(settings.priors.weight_mean.fixed().unwrap(), Some(0.0));
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_by_name() {
+        for text in ["swept = 3", "[priors]\nnoize = [1, 1]", "[sweep]\nrounds = 1"] {
+            let error = toml::from_str::<Settings>(text).unwrap_err().to_string();
+            assert!(error.contains("unknown field"), "{error}");
+        }
+    }
+
+    #[test]
+    fn wrong_values_are_named() {
+        assert!(problem(|s| s.sweeps = 0).contains("--sweeps"));
+        assert!(problem(|s| s.burn_in = 1000).contains("--burn-in = 1000"));
+        assert!(problem(|s| s.thin = 501).contains("--thin"));
+        assert!(problem(|s| s.init = "nowhere".into()).contains("--init = nowhere"));
+        assert!(problem(|s| s.target_r2 = Some("1.2".into())).contains("--target-r2"));
+        assert!(problem(|s| s.priors.ibp_strength = [0.0, 1.0]).contains("ibp_strength"));
+        assert!(problem(|s| s.priors.weight_mean = WeightMeanSetting::Fixed("free".into())).contains("weight_mean"));
+        assert!(problem(|s| s.checkpoint_every = "soon".into()).contains("--checkpoint-every"));
+        assert!(problem(|s| s.sweep.kernels.retain(|k| *k != Kernel::Noise)).contains("noise"));
+    }
+
+    #[test]
+    fn durations() {
+        for (text, seconds) in [("90", 90), ("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86400)] {
+            assert_eq!(parse_duration("x", text).unwrap(), Duration::from_secs(seconds));
+        }
+        assert!(parse_duration("x", "-3s").is_err() && parse_duration("x", "2y").is_err());
+    }
+
+    #[test]
+    fn fingerprints_see_what_decides_the_chain_only() {
+        let base = Settings::default();
+        let same = Settings { sweeps: 7000, checkpoint_every: "1s".into(), ..base.clone() };
+        let other = Settings { seed: 1, ..base.clone() };
+        assert_eq!(base.fingerprint(), same.fingerprint());
+        assert_ne!(base.fingerprint(), other.fingerprint());
+    }
+}

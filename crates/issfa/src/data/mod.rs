@@ -1,0 +1,11 @@
+//! From files to spectral data: reading, stacking, centring, scaling, transforming.
+
+pub mod load;
+pub mod memory;
+pub mod observations;
+pub mod preprocess;
+pub mod read;
+pub mod write;
+
+pub use observations::Observations;
+pub use preprocess::{Centering, Preprocessing};

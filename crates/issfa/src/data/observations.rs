@@ -1,0 +1,123 @@
+//! Several input files as one table of rows, each file a run.
+
+use super::read::{self, RowSource};
+use crate::error::{Error, Result};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Rows read at a time while streaming.
+pub const CHUNK_BYTES: usize = 32 << 20;
+
+/// The rows of all inputs, stacked in the order given.
+pub struct Observations {
+    sources: Vec<Box<dyn RowSource>>,
+    /// First row of each source, and the total at the end.
+    starts: Vec<usize>,
+    n_sites: usize,
+}
+
+impl Observations {
+    /// Opens all files and checks that they have the same sites.
+    pub fn open(paths: &[PathBuf]) -> Result<Observations> {
+        if paths.is_empty() {
+            return Err(Error::setting("INPUT", "(none)", "give at least one .npy, .csv or .tsv file"));
+        }
+        let sources = paths.iter().map(|path| read::open(path)).collect::<Result<Vec<_>>>()?;
+        let first = &sources[0];
+        for source in &sources[1..] {
+            let same_grid = source.grid() == first.grid() || source.grid().is_none() || first.grid().is_none();
+            if source.n_sites() != first.n_sites() || !same_grid {
+                return Err(Error::SitesDiffer {
+                    path: source.path().to_path_buf(),
+                    found: source.n_sites(),
+                    expected: first.n_sites(),
+                    because: format!("as in {}, on the same grid", first.path().display()),
+                });
+            }
+        }
+        let mut starts = vec![0];
+        for source in &sources {
+            starts.push(starts[starts.len() - 1] + source.n_rows());
+        }
+        let n_sites = first.n_sites();
+        Ok(Observations { sources, starts, n_sites })
+    }
+
+    pub fn n_rows(&self) -> usize {
+        self.starts[self.sources.len()]
+    }
+
+    pub fn n_sites(&self) -> usize {
+        self.n_sites
+    }
+
+    /// The grid that an input brings along.
+    pub fn grid(&self) -> Option<&[usize]> {
+        self.sources.iter().find_map(|source| source.grid())
+    }
+
+    /// The first input's path, for messages.
+    pub fn path(&self) -> &Path {
+        self.sources[0].path()
+    }
+
+    /// How many runs there are, and the rows of one.
+    pub fn n_runs(&self) -> usize {
+        self.sources.len()
+    }
+
+    pub fn run_rows(&self, run: usize) -> Range<usize> {
+        self.starts[run]..self.starts[run + 1]
+    }
+
+    /// Calls `visit(run, first row of the whole table, values)` on chunks of rows in order; a chunk never spans runs.
+    /// Every value is checked to be finite.
+    pub fn for_each_chunk(&self, visit: &mut dyn FnMut(usize, usize, &mut [f64]) -> Result<()>) -> Result<()> {
+        self.visit_chunks(Cells::Finite, visit)
+    }
+
+    /// [`Observations::for_each_chunk`] where NaN stands for a cell that was not observed.
+    pub fn for_each_chunk_with_holes(
+        &self,
+        visit: &mut dyn FnMut(usize, usize, &mut [f64]) -> Result<()>,
+    ) -> Result<()> {
+        self.visit_chunks(Cells::FiniteOrMissing, visit)
+    }
+
+    fn visit_chunks(&self, cells: Cells, visit: &mut dyn FnMut(usize, usize, &mut [f64]) -> Result<()>) -> Result<()> {
+        let rows_at_once = (CHUNK_BYTES / (8 * self.n_sites)).max(1);
+        let mut values = Vec::new();
+        for (run, source) in self.sources.iter().enumerate() {
+            let mut first = 0;
+            while first < source.n_rows() {
+                let n = rows_at_once.min(source.n_rows() - first);
+                values.resize(n * self.n_sites, 0.0);
+                source.read_rows(first, &mut values)?;
+                check_cells(&values, self.n_sites, first, source.path(), cells)?;
+                visit(run, self.starts[run] + first, &mut values)?;
+                first += n;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which values are let through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cells {
+    Finite,
+    FiniteOrMissing,
+}
+
+fn check_cells(values: &[f64], n_sites: usize, first_row: usize, path: &Path, cells: Cells) -> Result<()> {
+    let bad = |x: &f64| !x.is_finite() && !(x.is_nan() && cells == Cells::FiniteOrMissing);
+    match values.iter().position(bad) {
+        None => Ok(()),
+        Some(at) => Err(Error::NonFinite {
+            path: path.to_path_buf(),
+            row: first_row + at / n_sites,
+            site: at % n_sites,
+            value: values[at],
+        }),
+    }
+}

@@ -1,0 +1,139 @@
+//! Kept draws on disk: whole states, evenly thinned, for `transform` and `evaluate`.
+//!
+//! Draw number i (the i-th kept sweep) is retained while i is a multiple of the stride, the least power of two for
+//! which no more than the wanted number remain. The set therefore depends on the number of kept sweeps alone, and a
+//! run that is extended stays even.
+
+use crate::config::FORMAT;
+use crate::data::Preprocessing;
+use crate::error::{Error, Result};
+use crate::linalg::Real;
+use crate::model::State;
+use crate::state_io::{put_preprocessing, put_state, take_preprocessing, take_state};
+use crate::store::{Bundle, Stored};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folder of a chain's draws.
+#[derive(Clone, Debug)]
+pub struct Draws {
+    folder: PathBuf,
+    capacity: u64,
+}
+
+/// The stride after `n_kept` kept sweeps.
+fn stride(n_kept: u64, capacity: u64) -> u64 {
+    let mut stride = 1;
+    while n_kept / stride > capacity {
+        stride *= 2;
+    }
+    stride
+}
+
+impl Draws {
+    /// Draws below `folder` (a chain's), at most `capacity` of them.
+    pub fn new(folder: &Path, capacity: usize) -> Draws {
+        Draws { folder: folder.join("draws"), capacity: capacity as u64 }
+    }
+
+    /// Makes the folder and stores what new rows need to be prepared like the old ones.
+    pub fn create(&self, preprocessing: &Preprocessing) -> Result<()> {
+        fs::create_dir_all(&self.folder).map_err(Error::write(&self.folder))?;
+        let mut bundle = Bundle::default();
+        bundle.note("format", FORMAT.to_string());
+        put_preprocessing(&mut bundle, preprocessing);
+        bundle.save(&self.folder.join("preprocessing.safetensors"))
+    }
+
+    /// Stores the state of the `n_kept`-th kept sweep if it belongs to the even set.
+    pub fn offer<R: Real>(&self, state: &State<R>, sweep: u64, n_kept: u64) -> Result<()> {
+        if !n_kept.is_multiple_of(stride(n_kept, self.capacity)) {
+            return Ok(());
+        }
+        let mut bundle = Bundle::default();
+        bundle.note("format", FORMAT.to_string());
+        bundle.put("sweep", &[1], &[sweep]);
+        put_state(&mut bundle, state);
+        bundle.save(&self.path(n_kept))
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("draw-{number:06}.safetensors"))
+    }
+
+    /// Removes draws that the even set after `n_kept` kept sweeps does not hold. Only to be called once a checkpoint
+    /// that knows of `n_kept` is safe on disk.
+    pub fn prune(&self, n_kept: u64) -> Result<()> {
+        let stride = stride(n_kept, self.capacity);
+        for (number, path) in self.list()? {
+            if number > n_kept || !number.is_multiple_of(stride) {
+                fs::remove_file(&path).map_err(Error::write(&path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers and files, in order.
+    pub fn list(&self) -> Result<Vec<(u64, PathBuf)>> {
+        let mut list = Vec::new();
+        let entries = fs::read_dir(&self.folder).map_err(Error::read(&self.folder))?;
+        for entry in entries {
+            let path = entry.map_err(Error::read(&self.folder))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let number = name.strip_prefix("draw-").and_then(|rest| rest.strip_suffix(".safetensors"));
+            if let Some(number) = number.and_then(|number| number.parse().ok()) {
+                list.push((number, path));
+            }
+        }
+        list.sort();
+        Ok(list)
+    }
+
+    /// How new rows are to be prepared.
+    pub fn preprocessing(&self) -> Result<Preprocessing> {
+        let path = self.folder.join("preprocessing.safetensors");
+        let stored = Stored::open(&path)?;
+        check_format(&stored, &path)?;
+        take_preprocessing(&stored)
+    }
+
+    /// One draw.
+    pub fn read<R: Real>(path: &Path) -> Result<State<R>> {
+        let stored = Stored::open(path)?;
+        check_format(&stored, path)?;
+        take_state(&stored)
+    }
+}
+
+/// Refuses files of another format.
+pub fn check_format(stored: &Stored, path: &Path) -> Result<()> {
+    let found = stored.text("format")?;
+    if found != FORMAT.to_string() {
+        return Err(Error::OtherFormat { path: path.to_path_buf(), found: found.to_string(), supported: FORMAT });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_even_set_depends_on_the_count_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let draws = Draws::new(folder.path(), 5);
+        fs::create_dir_all(folder.path().join("draws")).unwrap();
+        let state = State::<f32>::empty(2, 3, 1);
+        for number in 1..=33 {
+            draws.offer(&state, 10 * number, number).unwrap();
+            if number % 7 == 0 {
+                draws.prune(number).unwrap();
+            }
+        }
+        draws.prune(33).unwrap();
+        let numbers: Vec<u64> = draws.list().unwrap().iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [8, 16, 24, 32]);
+        assert_eq!(Draws::read::<f32>(&draws.list().unwrap()[0].1).unwrap(), state);
+        assert_eq!((stride(5, 5), stride(6, 5), stride(11, 5), stride(12, 5)), (1, 2, 2, 4));
+    }
+}

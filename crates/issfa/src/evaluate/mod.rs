@@ -1,0 +1,4 @@
+//! How good a fit is: against a known truth, and by predicting hidden cells of new rows.
+
+pub mod hidden;
+pub mod truth;

@@ -1,0 +1,250 @@
+//! Measures against a simulation's truth.
+
+use crate::data::Observations;
+use crate::data::load::training_rows;
+use crate::data::preprocess::{Centering, Preprocessing};
+use crate::data::read::npy::{read_npy_f32, read_npy_f64};
+use crate::draws::Draws;
+use crate::error::{Error, Result};
+use crate::linalg::{Real, symmetric_eigen};
+use crate::model::State;
+use crate::pca;
+use crate::run_folder::Run;
+use crate::simulation::Simulation;
+use crate::spectral::{SpectralData, weighted_rows};
+use crate::structure::{Direction, Spectrum, Structure};
+use crate::summary::posterior::unit_images;
+use crate::trace;
+use crate::transform::{CenterNew, Fitted};
+use serde::Serialize;
+use std::path::Path;
+
+const PCA_DIMENSION: usize = 33;
+const FOUND: f64 = 0.7;
+
+/// The figures of `issfa evaluate --truth`.
+#[derive(Clone, Debug, Serialize)]
+pub struct TruthReport {
+    /// Mean over cells of (reconstruction - noise-free truth)^2 of the held-out rows.
+    pub heldout_error: f64,
+    /// The same of an uncentred PCA with 33 components, over ours.
+    pub pca33_error_ratio: f64,
+    /// Sum over true features of the least squared distance to a found one (unit norm, sign free).
+    pub feature_recovery_error: f64,
+    /// The same for the posterior mean given the true weights.
+    pub oracle_feature_recovery_error: f64,
+    pub mean_cosine: f64,
+    pub min_cosine: f64,
+    /// True features with a cosine of at least 0.7.
+    pub n_found: usize,
+    pub n_true: usize,
+    pub n_persistent: usize,
+    pub n_features_mean: f64,
+    /// Excess kurtosis of all entries of W on unit-norm shared features, mean over kept draws.
+    pub weight_kurtosis: f64,
+    pub truth_weight_kurtosis: f64,
+}
+
+/// Compares a run with the simulation it was fitted to.
+pub fn evaluate<R: Real>(run: &Run, simulation_folder: &Path) -> Result<TruthReport> {
+    let simulation = Simulation::read(simulation_folder)?;
+    let (structure, spectrum) = simulation.check()?;
+    let fitted = Fitted::open(run)?;
+    let (_, truth) = read_npy_f32(&simulation_folder.join("truth_features.npy"))?;
+    let n_sites = structure.n_sites();
+    if fitted.structure.n_sites() != n_sites {
+        return Err(Error::SitesDiffer {
+            path: simulation_folder.join("truth_features.npy"),
+            found: n_sites,
+            expected: fitted.structure.n_sites(),
+            because: format!("the run {} has that many", run.folder.display()),
+        });
+    }
+    let truth: Vec<Vec<f32>> = truth.chunks_exact(n_sites).map(<[f32]>::to_vec).collect();
+    let training = raw_spectra::<R>(&simulation_folder.join("observations.npy"), &structure)?;
+    let oracle = oracle_features(&simulation, &training, &structure, &spectrum, simulation_folder)?;
+    let cosines: Vec<f64> = truth.iter().map(|feature| best_cosine(feature, &fitted.images)).collect();
+    let heldout_error = heldout_error::<R>(&fitted, simulation_folder)?;
+    let (n_features_mean, weight_kurtosis) = (mean_features(run)?, mean_kurtosis::<R>(&fitted)?);
+    let (_, true_weights) = read_npy_f64(&simulation_folder.join("truth_weights.npy"))?;
+    Ok(TruthReport {
+        heldout_error,
+        pca33_error_ratio: pca_error::<R>(&training, &structure, simulation_folder)? / heldout_error,
+        feature_recovery_error: recovery_error(&cosines),
+        oracle_feature_recovery_error: recovery_error(
+            &truth.iter().map(|feature| best_cosine(feature, &oracle)).collect::<Vec<_>>(),
+        ),
+        mean_cosine: cosines.iter().sum::<f64>() / cosines.len() as f64,
+        min_cosine: cosines.iter().copied().fold(f64::INFINITY, f64::min),
+        n_found: cosines.iter().filter(|cosine| **cosine >= FOUND).count(),
+        n_true: truth.len(),
+        n_persistent: fitted.ids.len(),
+        n_features_mean,
+        weight_kurtosis,
+        truth_weight_kurtosis: kurtosis_with_zeros(true_weights.iter().copied(), true_weights.len() as f64),
+    })
+}
+
+/// The best absolute cosine of a feature among unit images.
+pub fn best_cosine(feature: &[f32], images: &[Vec<f32>]) -> f64 {
+    let norm = feature.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+    let cosine = |image: &Vec<f32>| {
+        image.iter().zip(feature).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>().abs() / norm
+    };
+    images.iter().map(cosine).fold(0.0, f64::max)
+}
+
+/// Sum of squared distances between unit vectors of these cosines.
+fn recovery_error(cosines: &[f64]) -> f64 {
+    cosines.iter().map(|cosine| 2.0 - 2.0 * cosine.min(1.0)).sum()
+}
+
+/// Rows of a file as they are, transformed.
+fn raw_spectra<R: Real>(path: &Path, structure: &Structure) -> Result<SpectralData<R>> {
+    let observations = Observations::open(&[path.to_path_buf()])?;
+    let plain = Preprocessing {
+        centering: Centering::None,
+        run_means: Vec::new(),
+        overall_means: Vec::new(),
+        site_scales: Vec::new(),
+        factor: 1.0,
+    };
+    training_rows(&observations, structure, &plain)
+}
+
+fn heldout_error<R: Real>(fitted: &Fitted, folder: &Path) -> Result<f64> {
+    let observations = Observations::open(&[folder.join("heldout.npy")])?;
+    let (_, truth) = read_npy_f32(&folder.join("truth_heldout.npy"))?;
+    let n_sites = observations.n_sites();
+    let mut sum = 0.0;
+    fitted.transform::<R>(&observations, CenterNew::Train, &[], &mut |batch| {
+        let truth = &truth[batch.first_row * n_sites..];
+        sum += batch.reconstruction.iter().zip(truth).map(|(x, t)| f64::from(x - t).powi(2)).sum::<f64>();
+        Ok(())
+    })?;
+    Ok(sum / truth.len() as f64)
+}
+
+fn pca_error<R: Real>(training: &SpectralData<R>, structure: &Structure, folder: &Path) -> Result<f64> {
+    let heldout = raw_spectra::<R>(&folder.join("heldout.npy"), structure)?;
+    let truth = raw_spectra::<R>(&folder.join("truth_heldout.npy"), structure)?;
+    let components = pca::components(training, PCA_DIMENSION);
+    let d = components.spectra.n_features();
+    let (noisy, clean) = (pca::scores(&components, &heldout), pca::scores(&components, &truth));
+    // With orthonormal components the error is what the truth has outside them plus the error of the scores.
+    let outside: f64 = (0..truth.n_rows()).map(|row| truth.row(row).iter().map(|x| x * x).sum::<f64>()).sum::<f64>()
+        - clean.iter().map(|x| x * x).sum::<f64>();
+    let inside: f64 = noisy.iter().zip(&clean).map(|(a, b)| (a - b).powi(2)).sum();
+    debug_assert_eq!(noisy.len(), d * truth.n_rows());
+    Ok((outside + inside) / (truth.n_rows() * truth.n_modes()) as f64)
+}
+
+/// The posterior mean of the features for known weights, noise and theta, as unit images.
+///
+/// True features were normalised, so the prior precision of mode v is `h_v sum_u 1/h_u`.
+fn oracle_features<R: Real>(
+    simulation: &Simulation,
+    training: &SpectralData<R>,
+    structure: &Structure,
+    spectrum: &Spectrum,
+    folder: &Path,
+) -> Result<Vec<Vec<f32>>> {
+    let (shape, weights) = read_npy_f64(&folder.join("truth_weights.npy"))?;
+    let (n_rows, k) = (shape[0], shape[1]);
+    let mut gram = vec![0.0; k * k];
+    for row in weights.chunks_exact(k) {
+        (0..k * k).for_each(|at| gram[at] += row[at / k] * row[at % k]);
+    }
+    let eigen = symmetric_eigen(&gram, k);
+    // Rotated statistics P'W'Y come from rotated weights.
+    let rotated: Vec<Vec<(usize, f64)>> = (0..k)
+        .map(|i| {
+            let along = |t: usize| (0..k).map(|j| weights[t * k + j] * eigen.vectors[j * k + i]).sum::<f64>();
+            (0..n_rows).map(|t| (t, along(t))).collect()
+        })
+        .collect();
+    let statistics = weighted_rows(training, &rotated);
+    let h = spectrum.precisions(&simulation.theta);
+    let total: f64 = h.iter().map(|h| 1.0 / h).sum();
+    let noise = simulation.noise.max(1e-300);
+    let means: Vec<Vec<f64>> = (0..k)
+        .map(|i| {
+            let values = statistics.feature(i).into_iter().zip(&h);
+            values.map(|(b, h)| b / noise / (eigen.values[i].max(0.0) / noise + h * total)).collect()
+        })
+        .collect();
+    let mut scratch = Vec::new();
+    let mut unrotate = |j: usize| {
+        let mut feature = vec![0.0; h.len()];
+        for i in 0..k {
+            let weight = eigen.vectors[j * k + i];
+            feature.iter_mut().zip(&means[i]).for_each(|(x, m)| *x += weight * m);
+        }
+        structure.apply(Direction::ToSites, &mut feature, &mut scratch);
+        let norm = feature.iter().map(|x| x * x).sum::<f64>().sqrt().max(1e-300);
+        feature.iter().map(|x| (x / norm) as f32).collect()
+    };
+    Ok((0..k).map(&mut unrotate).collect())
+}
+
+fn mean_features(run: &Run) -> Result<f64> {
+    let settings = &run.checked.settings;
+    let rows = trace::read(&run.folder.join("trace.csv"))?;
+    let kept: Vec<f64> = rows
+        .iter()
+        .filter(|row| row.sweep > settings.burn_in && (row.sweep - settings.burn_in).is_multiple_of(settings.thin))
+        .map(|row| row.n_features as f64)
+        .collect();
+    Ok(kept.iter().sum::<f64>() / kept.len() as f64)
+}
+
+fn mean_kurtosis<R: Real>(fitted: &Fitted) -> Result<f64> {
+    let mut sum = 0.0;
+    for path in &fitted.draws {
+        let state = Draws::read::<R>(path)?;
+        sum += draw_kurtosis(&state, fitted);
+    }
+    Ok(sum / fitted.draws.len() as f64)
+}
+
+fn draw_kurtosis<R: Real>(state: &State<R>, fitted: &Fitted) -> f64 {
+    let norms: Vec<f64> =
+        unit_images(&state.features, &fitted.structure, &fitted.preprocessing).iter().map(|image| image.1).collect();
+    let counts = state.loadings.counts();
+    let entries = state.loadings.rows().iter().flatten().filter(|entry| counts[entry.feature] > 1);
+    let n = (state.loadings.n_rows() * state.loadings.n_shared()) as f64;
+    kurtosis_with_zeros(entries.map(|entry| entry.weight * norms[entry.feature]), n)
+}
+
+/// Excess kurtosis of `n` numbers of which only the non-zero ones need be given.
+fn kurtosis_with_zeros(values: impl Iterator<Item = f64>, n: f64) -> f64 {
+    let mut sums = [0.0; 4];
+    for x in values {
+        (0..4).for_each(|power| sums[power] += x.powi(power as i32 + 1));
+    }
+    let [m1, m2, m3, m4] = sums.map(|sum| sum / n);
+    let variance = m2 - m1 * m1;
+    let fourth = m4 - 4.0 * m1 * m3 + 6.0 * m1 * m1 * m2 - 3.0 * m1.powi(4);
+    if variance > 0.0 { fourth / (variance * variance) - 3.0 } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::features::excess_kurtosis;
+
+    #[test]
+    fn sparse_kurtosis_equals_the_dense_one() {
+        let values = [0.0, 0.0, 3.0, -1.5, 0.0, 0.2, 0.0, 0.0];
+        let sparse = kurtosis_with_zeros(values.iter().copied().filter(|x| *x != 0.0), 8.0);
+        assert!((sparse - excess_kurtosis(values.into_iter())).abs() < 1e-12);
+    }
+
+    #[test]
+    fn cosines_ignore_sign_and_scale() {
+        let images = vec![vec![0.6, 0.8], vec![-1.0, 0.0]];
+        assert!((best_cosine(&[2.0, 0.0], &images) - 1.0).abs() < 1e-7);
+        assert_eq!(best_cosine(&[2.0, 0.0], &[]), 0.0);
+        assert!((recovery_error(&[1.0, 0.5]) - 1.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,376 @@
+//! A fit from settings to results: load, start chains, keep draws and checkpoints, write what was found.
+
+use crate::chain::{Chain, Schedule};
+use crate::checkpoint::{self, Checkpoint, Counters};
+use crate::config::{Checked, FORMAT, Init, InputRecord, Record, Settings};
+use crate::data::load::training_rows;
+use crate::data::preprocess::Findings;
+use crate::data::write::NpyWriter;
+use crate::data::{Observations, Preprocessing, memory, read};
+use crate::draws::Draws;
+use crate::error::{Error, Result};
+use crate::init;
+use crate::linalg::Real;
+use crate::model::{Model, State};
+use crate::new_rows;
+use crate::run_folder::{Run, prepare_output};
+use crate::spectral::SpectralData;
+use crate::structure::{Direction, Spectrum, Structure};
+use crate::summary::features::read_images;
+use crate::summary::{PersistentFeatures, Posterior};
+use crate::trace::{TraceRow, TraceWriter, Units};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Whoever watches a fit: shows progress and may ask it to stop.
+pub trait Observer {
+    /// A sweep is done; `left` estimates the time until the end of the last chain.
+    fn sweep(&mut self, row: &TraceRow, total: u64, left: Duration);
+    /// Whether to stop after this sweep.
+    fn wants_stop(&self) -> bool;
+    /// Something a person should know.
+    fn note(&mut self, text: &str);
+}
+
+/// How a fit ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Finished,
+    /// The observer asked for it.
+    Stopped,
+    OutOfTime,
+}
+
+/// Data, structure and model of a fit: everything that is loaded once.
+pub struct Prepared<R> {
+    pub checked: Checked,
+    pub structure: Structure,
+    pub preprocessing: Preprocessing,
+    pub findings: Findings,
+    pub model: Model<R>,
+    pub heldout: Option<SpectralData<R>>,
+    pub record: Record,
+}
+
+/// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments.
+pub fn memory_needed(n_rows: usize, n_sites: usize, bytes: usize, reconstruct: bool) -> u64 {
+    let cells = n_rows as u64 * n_sites as u64;
+    let features = 64 * n_sites as u64 * (2 * bytes as u64 + 16);
+    cells * (bytes as u64 + if reconstruct { 4 } else { 0 }) + features + (64 << 20)
+}
+
+impl<R: Real> Prepared<R> {
+    /// Opens, checks and loads the inputs.
+    pub fn load(checked: Checked) -> Result<Prepared<R>> {
+        let settings = &checked.settings;
+        let observations = Observations::open(&settings.input)?;
+        let (n_rows, n_sites) = (observations.n_rows(), observations.n_sites());
+        let structure = checked.structure(observations.path(), observations.grid(), n_sites)?;
+        let needed = memory_needed(n_rows, n_sites, R::BYTES, settings.reconstruct);
+        memory::check(&format!("a fit of {n_rows} x {n_sites} in {}", R::NAME), needed)?;
+        let (preprocessing, findings) = Preprocessing::fit(&observations, settings.center, settings.scale)?;
+        let data = training_rows(&observations, &structure, &preprocessing)?;
+        let spectrum = Spectrum::new(&structure, &checked.curve);
+        let priors = checked.priors(&spectrum, preprocessing.factor, n_rows as f64 * n_sites as f64)?;
+        let mut model = Model::new(data, spectrum, priors);
+        model.max_features = settings.max_features.unwrap_or(usize::MAX);
+        model.birth_rounds = settings.sweep.birth_rounds;
+        model.row_sweeps = settings.sweep.row_sweeps;
+        model.theta_step = settings.theta_step;
+        let record = Record {
+            version: env!("CARGO_PKG_VERSION").into(),
+            format: FORMAT,
+            n_rows,
+            n_sites,
+            structure: structure.expression(),
+            theta: model.spectrum.parameter_names(),
+            data_scale: preprocessing.factor,
+            inputs: input_records(settings, &observations)?,
+        };
+        let heldout = settings.heldout.as_deref().map(|path| load_heldout(path, &structure, &preprocessing)).transpose()?;
+        Ok(Prepared { structure, preprocessing, findings, model, heldout, record, checked })
+    }
+
+    /// The factors between the sampler's units and the user's.
+    pub fn units(&self) -> Units {
+        Units { data_scale: self.preprocessing.factor, degree: self.model.spectrum.degree() }
+    }
+
+    /// The settings as they are saved with the run.
+    pub fn recorded_settings(&self) -> Settings {
+        let mut settings = self.checked.settings.clone();
+        settings.record = Some(self.record.clone());
+        settings
+    }
+
+    fn schedule(&self, chain: u32) -> Schedule {
+        let settings = &self.checked.settings;
+        Schedule {
+            seed: settings.seed,
+            chain,
+            sweeps: settings.sweeps,
+            burn_in: settings.burn_in,
+            thin: settings.thin,
+            kernels: settings.sweep.kernels.clone(),
+        }
+    }
+
+    fn initial_state(&self, chain: u32) -> Result<State<R>> {
+        match &self.checked.init {
+            Init::KMeans(n) => Ok(init::k_means(&self.model, *n, self.checked.settings.seed, chain)),
+            Init::Empty => Ok(init::empty(&self.model)),
+            Init::Run(folder) => self.state_of_run(folder),
+        }
+    }
+
+    fn state_of_run(&self, folder: &Path) -> Result<State<R>> {
+        let run = Run::open(folder)?;
+        let same = run.record.n_rows == self.record.n_rows && run.record.structure == self.record.structure;
+        if !same || run.record.theta != self.record.theta {
+            return Err(Error::OtherOrigin {
+                path: folder.to_path_buf(),
+                what: "data or structure",
+                found: format!("{} rows, {}", run.record.n_rows, run.record.structure),
+                expected: format!("{} rows, {}", self.record.n_rows, self.record.structure),
+            });
+        }
+        let state = checkpoint::load_state::<R>(folder)?;
+        if state.n_features() > self.model.max_features {
+            let problem = format!("the run to start from has {} features", state.n_features());
+            return Err(Error::setting("--max-features", self.model.max_features, problem));
+        }
+        Ok(state)
+    }
+
+    fn with_reconstruction(&self) -> Option<(usize, usize)> {
+        self.checked.settings.reconstruct.then_some((self.record.n_rows, self.record.n_sites))
+    }
+}
+
+fn input_records(settings: &Settings, observations: &Observations) -> Result<Vec<InputRecord>> {
+    let one = |(run, path): (usize, &PathBuf)| {
+        let n_rows = observations.run_rows(run).len();
+        Ok(InputRecord { path: path.clone(), n_rows, checksum: read::checksum(path)? })
+    };
+    settings.input.iter().enumerate().map(one).collect()
+}
+
+fn load_heldout<R: Real>(path: &Path, structure: &Structure, preprocessing: &Preprocessing) -> Result<SpectralData<R>> {
+    let observations = Observations::open(&[path.to_path_buf()])?;
+    if observations.n_sites() != structure.n_sites() {
+        return Err(Error::SitesDiffer {
+            path: path.to_path_buf(),
+            found: observations.n_sites(),
+            expected: structure.n_sites(),
+            because: "as in the training rows".into(),
+        });
+    }
+    // Held-out rows are new rows: they are centred by the means of all training rows.
+    let as_new = Preprocessing { run_means: vec![preprocessing.overall_means.clone()], ..preprocessing.clone() };
+    training_rows(&observations, structure, &as_new)
+}
+
+/// Runs all chains of a new fit into `folder`, which is made empty first.
+pub fn fit<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Observer) -> Result<Ending> {
+    prepare_output(folder, &["config.toml"])?;
+    Run::write_config(folder, &prepared.recorded_settings())?;
+    run_chains(prepared, folder, observer)
+}
+
+/// Goes on with a fit that stopped.
+pub fn resume<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Observer) -> Result<Ending> {
+    Run::write_config(folder, &prepared.recorded_settings())?;
+    run_chains(prepared, folder, observer)
+}
+
+fn run_chains<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Observer) -> Result<Ending> {
+    let deadline = prepared.checked.time_budget.map(|budget| Instant::now() + budget);
+    let n_chains = prepared.checked.settings.chains;
+    let mut ending = Ending::Finished;
+    for number in 1..=n_chains {
+        let chain_folder = Run::chain_folder(folder, number);
+        let mut going = Going::start(prepared, &chain_folder, number)?;
+        ending = going.run(observer, deadline, n_chains - number)?;
+        going.write_results(None)?;
+        if ending != Ending::Finished {
+            break;
+        }
+    }
+    if n_chains > 1 && ending == Ending::Finished {
+        write_stability(prepared, folder, n_chains)?;
+    }
+    Ok(ending)
+}
+
+/// Rewrites every chain's results with the best matches in the others.
+fn write_stability<R: Real>(prepared: &Prepared<R>, folder: &Path, n_chains: u32) -> Result<()> {
+    let folders: Vec<PathBuf> = (1..=n_chains).map(|number| Run::chain_folder(folder, number)).collect();
+    let images = folders
+        .iter()
+        .map(|folder| Ok(read_images(&folder.join("features.npy"))?.1))
+        .collect::<Result<Vec<_>>>()?;
+    for (at, chain_folder) in folders.iter().enumerate() {
+        let others: Vec<_> =
+            images.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, list)| list.clone()).collect();
+        Going::start(prepared, chain_folder, at as u32 + 1)?.write_results(Some(&others))?;
+    }
+    Ok(())
+}
+
+/// A chain on its way, with its files.
+struct Going<'a, R> {
+    prepared: &'a Prepared<R>,
+    folder: PathBuf,
+    schedule: Schedule,
+    chain: Chain<R>,
+    posterior: Posterior,
+    counters: Counters,
+    draws: Draws,
+    trace: TraceWriter,
+    fingerprint: String,
+}
+
+impl<'a, R: Real> Going<'a, R> {
+    /// From the folder's checkpoint, or from the beginning.
+    fn start(prepared: &'a Prepared<R>, folder: &Path, number: u32) -> Result<Going<'a, R>> {
+        let fingerprint = prepared.recorded_settings().fingerprint();
+        let draws = Draws::new(folder, prepared.checked.settings.keep_draws);
+        let trace_path = folder.join("trace.csv");
+        let (checkpoint, trace) = if checkpoint::path(folder).is_file() {
+            let checkpoint = checkpoint::load(folder, &fingerprint, prepared.with_reconstruction())?;
+            draws.prune(checkpoint.posterior.n_kept)?;
+            let trace = TraceWriter::reopen(&trace_path, checkpoint.sweep)?;
+            (checkpoint, trace)
+        } else {
+            std::fs::create_dir_all(folder).map_err(Error::write(folder))?;
+            draws.create(&prepared.preprocessing)?;
+            let checkpoint = Checkpoint {
+                sweep: 0,
+                state: prepared.initial_state(number)?,
+                posterior: Posterior::new(prepared.with_reconstruction()),
+                counters: Counters::default(),
+            };
+            let trace = TraceWriter::create(&trace_path, prepared.model.spectrum.n_parameters())?;
+            checkpoint::save(folder, &fingerprint, &checkpoint)?;
+            (checkpoint, trace)
+        };
+        Ok(Going {
+            prepared,
+            folder: folder.to_path_buf(),
+            schedule: prepared.schedule(number),
+            chain: Chain::new(checkpoint.state, checkpoint.sweep),
+            posterior: checkpoint.posterior,
+            counters: checkpoint.counters,
+            draws,
+            trace,
+            fingerprint,
+        })
+    }
+
+    fn run(&mut self, observer: &mut dyn Observer, deadline: Option<Instant>, chains_left: u32) -> Result<Ending> {
+        let total = self.schedule.sweeps;
+        let (start, first) = (Instant::now(), self.chain.sweep);
+        let mut saved = (self.chain.sweep, Instant::now());
+        let mut ending = Ending::Finished;
+        while self.chain.sweep < total {
+            let row = self.one_sweep()?;
+            let done = self.chain.sweep - first;
+            let to_go = total - self.chain.sweep + u64::from(chains_left) * total;
+            let left = start.elapsed().mul_f64(to_go as f64 / done as f64);
+            observer.sweep(&row, total, left);
+            if observer.wants_stop() {
+                ending = Ending::Stopped;
+                break;
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) && self.chain.sweep < total {
+                ending = Ending::OutOfTime;
+                break;
+            }
+            if saved.1.elapsed() >= self.prepared.checked.checkpoint_every {
+                self.save()?;
+                saved = (self.chain.sweep, Instant::now());
+            }
+        }
+        if saved.0 != self.chain.sweep {
+            self.save()?;
+        }
+        Ok(ending)
+    }
+
+    fn one_sweep(&mut self) -> Result<TraceRow> {
+        let start = Instant::now();
+        let prepared = self.prepared;
+        let info = self.chain.step(&prepared.model, &self.schedule)?;
+        let sweep = self.chain.sweep;
+        if self.schedule.keeps(sweep) {
+            let n_planned = self.schedule.n_kept(self.schedule.sweeps);
+            self.posterior.add(&self.chain.state, &prepared.structure, &prepared.preprocessing, n_planned);
+            self.draws.offer(&self.chain.state, sweep, self.posterior.n_kept)?;
+        }
+        let mut row = TraceRow::new(&prepared.model, &self.chain.state, &info, prepared.units());
+        row.heldout_residual = prepared.heldout.as_ref().map(|data| {
+            let streams = self.schedule.streams(sweep);
+            let residual = new_rows::mean_squared_residual(data, &self.chain.state, &streams);
+            prepared.units().noise_variance(residual)
+        });
+        row.chain = self.schedule.chain;
+        row.sweep = sweep;
+        row.seconds = start.elapsed().as_secs_f64();
+        for step in &info.steps {
+            let sums = self.counters.kernels.entry(step.kernel.name().into()).or_default();
+            sums.0 += step.seconds;
+            sums.1 += u64::from(step.info.proposed);
+            sums.2 += u64::from(step.info.accepted);
+        }
+        self.counters.seconds += row.seconds;
+        self.trace.push(&row)?;
+        Ok(row)
+    }
+
+    /// Trace first, then the checkpoint that relies on it, then what only the old checkpoint needed may go.
+    fn save(&mut self) -> Result<()> {
+        self.trace.flush()?;
+        let checkpoint = Checkpoint {
+            sweep: self.chain.sweep,
+            state: self.chain.state.clone(),
+            posterior: self.posterior.clone(),
+            counters: self.counters.clone(),
+        };
+        checkpoint::save(&self.folder, &self.fingerprint, &checkpoint)?;
+        self.draws.prune(self.posterior.n_kept)
+    }
+
+    fn write_results(&self, others: Option<&[Vec<Vec<f32>>]>) -> Result<()> {
+        let prepared = self.prepared;
+        let (grid, squares) = (prepared.structure.grid(), prepared.findings.sum_of_squares);
+        let mut features = PersistentFeatures::new(&self.posterior, grid, prepared.record.n_rows, squares);
+        features.set_stability(others.unwrap_or_default());
+        features.write(&self.folder)?;
+        if let Some(reconstruction) = &self.posterior.reconstruction {
+            self.write_reconstruction(&reconstruction.mean)?;
+        }
+        Ok(())
+    }
+
+    fn write_reconstruction(&self, mean: &SpectralData<f32>) -> Result<()> {
+        let prepared = self.prepared;
+        let shape: Vec<usize> =
+            std::iter::once(mean.n_rows()).chain(prepared.structure.grid().iter().copied()).collect();
+        let mut writer = NpyWriter::create(&self.folder.join("reconstruction.npy"), &shape)?;
+        let mut scratch = Vec::new();
+        let observations = Observations::open(&prepared.checked.settings.input)?;
+        let n_sites = prepared.structure.n_sites();
+        observations.for_each_chunk(&mut |run, first_row, values| {
+            for (at, raw) in values.chunks_exact_mut(n_sites).enumerate() {
+                let means = crate::data::preprocess::MeansOf::Run(run);
+                let offset = prepared.preprocessing.apply(raw, means);
+                let mut image = mean.row(first_row + at);
+                prepared.structure.apply(Direction::ToSites, &mut image, &mut scratch);
+                prepared.preprocessing.restore(&mut image, means, offset);
+                writer.write_values(&image.iter().map(|&x| x as f32).collect::<Vec<_>>())?;
+            }
+            Ok(())
+        })?;
+        writer.finish()
+    }
+}

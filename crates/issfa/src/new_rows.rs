@@ -1,0 +1,109 @@
+//! Weights of rows that were not part of the fit, given a kept state: Gibbs updates without births [M12].
+
+use crate::comm::Solo;
+use crate::kernels::shared_activations::{FeatureTerms, sample_new_row};
+use crate::linalg::Real;
+use crate::model::{Entry, Loadings, NormalPrior, State};
+use crate::rng::{Purpose, Streams};
+use crate::spectral::{Projections, SpectralData, project, squared_row_norms};
+use crate::workers::share;
+
+/// How many updates a row gets, and how many of the first are left out of the means.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    pub sweeps: usize,
+    pub dropped: usize,
+}
+
+impl Effort {
+    /// For results.
+    pub const FULL: Effort = Effort { sweeps: 25, dropped: 10 };
+    /// For a trace: one draw after a short warm-up.
+    pub const BRIEF: Effort = Effort { sweeps: 5, dropped: 4 };
+}
+
+/// Means over one row's updates.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowMeans {
+    /// Mean of A o Z, one a feature.
+    pub weights: Vec<f64>,
+    /// Share of updates in which the feature was active.
+    pub activation: Vec<f64>,
+}
+
+/// The terms of every feature for a new row: prior odds `m_k / (T + beta - m_k)`.
+pub fn feature_terms<R: Real>(state: &State<R>, squared_norms: &[f64]) -> Vec<FeatureTerms> {
+    let n_rows = state.loadings.n_rows() as f64;
+    let one = |feature: usize| {
+        let count = state.loadings.counts()[feature] as f64;
+        FeatureTerms {
+            squared_norm: squared_norms[feature],
+            noise_variance: state.noise_variance,
+            weight: NormalPrior { mean: state.weight_means[feature], precision: state.weight_precisions[feature] },
+            ln_prior_odds: Some((count / (n_rows + state.ibp_repulsion - count)).ln()),
+        }
+    };
+    (0..state.n_features()).map(one).collect()
+}
+
+/// One row's means given its inner products with the features and theirs with each other.
+pub fn infer_row(
+    terms: &[FeatureTerms],
+    with_data: &[f64],
+    gram: &[f64],
+    effort: Effort,
+    stream: &mut impl rand::Rng,
+) -> RowMeans {
+    let mut means = RowMeans { weights: vec![0.0; terms.len()], activation: vec![0.0; terms.len()] };
+    let share_of_one = 1.0 / (effort.sweeps - effort.dropped) as f64;
+    sample_new_row(terms, with_data, gram, effort.sweeps, stream, |sweep, entries: &[Entry]| {
+        if sweep >= effort.dropped {
+            for entry in entries {
+                means.weights[entry.feature] += share_of_one * entry.weight;
+                means.activation[entry.feature] += share_of_one;
+            }
+        }
+    });
+    means
+}
+
+/// Projects complete new rows onto the features of a state.
+pub fn project_rows<R: Real>(data: &SpectralData<R>, state: &State<R>) -> Projections {
+    let norms: Vec<f64> = squared_row_norms(data, &Solo).iter().map(|x| x.sqrt()).collect();
+    project(data, &norms, &Loadings::empty(data.n_rows()), &mut state.features.clone(), &Solo)
+}
+
+/// Means of complete new rows, all in parallel; `first_row` numbers their random streams.
+pub fn infer<R: Real>(
+    data: &SpectralData<R>,
+    state: &State<R>,
+    effort: Effort,
+    streams: &Streams,
+    first_row: usize,
+) -> (Vec<RowMeans>, Projections) {
+    let projections = project_rows(data, state);
+    let k = state.n_features();
+    let norms: Vec<f64> = (0..k).map(|feature| projections.gram()[feature * k + feature]).collect();
+    let terms = feature_terms(state, &norms);
+    let mut rows = vec![RowMeans::default(); data.n_rows()];
+    share(rows.iter_mut().enumerate(), || (), |_, (row, means)| {
+        let mut stream = streams.stream(Purpose::NewRows, 0, (first_row + row) as u64);
+        *means = infer_row(&terms, projections.row(row), projections.gram(), effort, &mut stream);
+    });
+    (rows, projections)
+}
+
+/// The mean squared residual of held-out rows under one state, in the sampler's units.
+pub fn mean_squared_residual<R: Real>(data: &SpectralData<R>, state: &State<R>, streams: &Streams) -> f64 {
+    let (rows, projections) = infer(data, state, Effort::BRIEF, streams, 0);
+    let k = state.n_features();
+    let squares = squared_row_norms(data, &Solo);
+    let residual = |(row, means): (usize, &RowMeans)| {
+        let (w, g, c) = (&means.weights, projections.row(row), projections.gram());
+        let linear: f64 = w.iter().zip(g).map(|(w, g)| w * g).sum();
+        let quadratic: f64 =
+            (0..k).map(|i| w[i] * (0..k).map(|j| c[i * k + j] * w[j]).sum::<f64>()).sum();
+        squares[row] - 2.0 * linear + quadratic
+    };
+    rows.iter().enumerate().map(residual).sum::<f64>() / (data.n_rows() * data.n_modes()) as f64
+}

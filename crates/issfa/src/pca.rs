@@ -1,0 +1,91 @@
+//! Principal components of the data, without centring: what people would use instead.
+
+use crate::comm::Solo;
+use crate::linalg::{Real, View, multiply, symmetric_eigen};
+use crate::model::Loadings;
+use crate::spectral::{FeatureSpectra, SpectralData, project, squared_row_norms, weighted_rows};
+use crate::workers::share;
+
+const BLOCK: usize = 256;
+
+/// Unit-norm components (as spectra) by descending eigenvalue.
+pub struct Components<R> {
+    pub spectra: FeatureSpectra<R>,
+}
+
+/// The first `n` components (fewer if the data have fewer), from the eigenvectors of `Y Y'`.
+pub fn components<R: Real>(data: &SpectralData<R>, n: usize) -> Components<R> {
+    let t = data.n_rows();
+    let eigen = symmetric_eigen(&row_gram(data), t);
+    let largest = eigen.values.last().copied().unwrap_or(0.0);
+    let n = n.min(t).min(data.n_modes());
+    let mut weights = Vec::new();
+    for place in (0..t).rev().take(n) {
+        let value = eigen.values[place];
+        if value <= 1e-10 * largest {
+            break;
+        }
+        weights.push((0..t).map(|row| (row, eigen.vectors[row * t + place] / value.sqrt())).collect());
+    }
+    Components { spectra: weighted_rows(data, &weights) }
+}
+
+/// `Y Y'`, row-major: blocks of rows in parallel, tiles in order.
+fn row_gram<R: Real>(data: &SpectralData<R>) -> Vec<f64> {
+    let t = data.n_rows();
+    let mut gram = vec![0.0; t * t];
+    share(gram.chunks_mut(BLOCK * t).enumerate(), Vec::new, |products: &mut Vec<R>, (block, sums)| {
+        let (first, n_rows) = (block * BLOCK, sums.len() / t);
+        // The lower triangle is all that is read.
+        let n_cols = first + n_rows;
+        for tile in 0..data.tiles().len() {
+            let width = data.tiles().width(tile);
+            let values = data.tile(tile);
+            let rows = View::new(&values[first * width..(first + n_rows) * width], n_rows, width);
+            let cols = View::new(&values[..n_cols * width], n_cols, width);
+            products.resize(n_rows * n_cols, R::zero());
+            multiply(products, rows, cols.t());
+            for (sums, products) in sums.chunks_exact_mut(t).zip(products.chunks_exact(n_cols)) {
+                sums.iter_mut().zip(products).for_each(|(sum, x)| *sum += x.to_f64());
+            }
+        }
+    });
+    gram
+}
+
+/// The scores of rows on components: their inner products, row-major rows x components.
+pub fn scores<R: Real>(components: &Components<R>, data: &SpectralData<R>) -> Vec<f64> {
+    let norms: Vec<f64> = squared_row_norms(data, &Solo).iter().map(|x| x.sqrt()).collect();
+    let nothing = Loadings::empty(data.n_rows());
+    let projections = project(data, &norms, &nothing, &mut components.spectra.clone(), &Solo);
+    (0..data.n_rows()).flat_map(|row| projections.row(row).to_vec()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn components_are_orthonormal_and_explain_low_rank_data() {
+        let wave = |t: usize, v: usize, f: f64| ((t as f64) * f).sin() * ((v as f64) * f * 0.1).cos();
+        let rows: Vec<Vec<f64>> =
+            (0..300).map(|t| (0..40).map(|v| wave(t, v, 1.0) + 0.5 * wave(t, v, 2.7)).collect()).collect();
+        let data = SpectralData::<f64>::from_rows(&rows);
+        let components = components(&data, 10);
+        assert_eq!(components.spectra.n_features(), 2, "rank two");
+        let (a, b) = (components.spectra.feature(0), components.spectra.feature(1));
+        let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+        assert!((dot(&a, &a) - 1.0).abs() < 1e-9 && dot(&a, &b).abs() < 1e-7);
+        let scores = scores(&components, &data);
+        let left: f64 = rows
+            .iter()
+            .enumerate()
+            .flat_map(|(t, row)| {
+                let (a, b, scores) = (&a, &b, &scores);
+                row.iter().enumerate().map(move |(v, y)| y - scores[2 * t] * a[v] - scores[2 * t + 1] * b[v])
+            })
+            .map(|r| r * r)
+            .sum();
+        assert!(left < 1e-12, "{left}");
+    }
+}

@@ -1,0 +1,184 @@
+//! The figures of a run and of its comparison with a known truth.
+
+use crate::data::read;
+use crate::data::read::npy::read_npy_f32;
+use crate::error::{Error, Result};
+use crate::figures::bars::{columns, histogram};
+use crate::figures::images::{GalleryOptions, GalleryRow, Limits, Panel, gallery};
+use crate::figures::lines::{LinePanel, Mark, Series, panels};
+use crate::figures::ticks::Scale;
+use crate::linalg::Real;
+use crate::run_folder::Run;
+use crate::summary::features::{excess_kurtosis, read_images, read_table};
+use crate::trace::{self, TraceRow};
+use crate::transform::{CenterNew, Fitted};
+use std::path::Path;
+
+/// The most features a gallery shows.
+const MOST_SHOWN: usize = 50;
+
+/// (Re)makes `figures/` of a run: traces, features, the posterior of K, weights.
+pub fn write_figures(run: &Run) -> Result<()> {
+    let folder = run.folder.join("figures");
+    let mut chains = Vec::new();
+    for chain in run.chain_folders() {
+        chains.push(trace::read(&chain.join("trace.csv"))?);
+    }
+    if chains.iter().all(Vec::is_empty) {
+        return Ok(());
+    }
+    traces(run, &chains).save(&folder, "traces")?;
+    n_features(run, &chains).save(&folder, "n_features")?;
+    let (grid, images) = read_images(&run.folder.join("features.npy"))?;
+    if images.is_empty() {
+        return Ok(());
+    }
+    let table = read_table(&run.folder.join("features.tsv"))?;
+    let caption = |at: usize| format!("{}: {:.2}%", table[at].id, 100.0 * table[at].variance_explained);
+    let shown = images.len().min(MOST_SHOWN);
+    let title = format!(
+        "{shown} of {} persistent features, by variance explained (id: share of the sum of squares)",
+        images.len()
+    );
+    let row = GalleryRow {
+        label: String::new(),
+        panels: (0..shown).map(|at| panel(&images[at], &grid, caption(at))).collect(),
+    };
+    gallery(&title, &[row], GalleryOptions::default()).save(&folder, "features")?;
+    weights(run)?.save(&folder, "weights")
+}
+
+fn panel(image: &[f32], grid: &[usize], caption: String) -> Panel {
+    Panel { caption, grid: grid.to_vec(), values: image.iter().map(|&x| f64::from(x)).collect() }
+}
+
+fn traces(run: &Run, chains: &[Vec<TraceRow>]) -> crate::figures::Figure {
+    let of = |pick: &dyn Fn(&TraceRow) -> f64| -> Vec<Series> {
+        let one = |(at, rows): (usize, &Vec<TraceRow>)| Series {
+            name: format!("chain {}", at + 1),
+            x: rows.iter().map(|row| row.sweep as f64).collect(),
+            y: rows.iter().map(pick).collect(),
+        };
+        chains.iter().enumerate().map(one).collect()
+    };
+    let panel = |y_label: &str, series: Vec<Series>, scale: Scale| LinePanel {
+        y_label: y_label.into(),
+        x_label: "sweep".into(),
+        series,
+        vertical: Some(Mark { at: run.checked.settings.burn_in as f64, label: "burn-in ends".into() }),
+        horizontal: None,
+        scale,
+    };
+    let mut list = vec![
+        panel("features", of(&|row| row.n_features as f64), Scale::Linear),
+        panel("noise variance", of(&|row| row.noise_variance), Scale::Linear),
+    ];
+    for (p, name) in run.record.theta.iter().enumerate() {
+        list.push(panel(name, of(&|row| row.theta[p]), Scale::Log10));
+    }
+    if chains.iter().flatten().any(|row| row.heldout_residual.is_some()) {
+        let residual = of(&|row| row.heldout_residual.unwrap_or(f64::NAN));
+        list.push(panel("held-out residual", residual, Scale::Linear));
+    }
+    panels("Traces", &list)
+}
+
+fn n_features(run: &Run, chains: &[Vec<TraceRow>]) -> crate::figures::Figure {
+    let after = chains.iter().flatten().filter(|row| row.sweep > run.checked.settings.burn_in);
+    let counts: Vec<f64> = after.map(|row| row.n_features as f64).collect();
+    let (low, high) = counts.iter().fold((f64::INFINITY, 0.0f64), |(low, high), &k| (low.min(k), high.max(k)));
+    if !low.is_finite() {
+        return columns("Posterior of the number of features", "features", "share of sweeps", &[]);
+    }
+    let share = |k: usize| counts.iter().filter(|&&count| count == k as f64).count() as f64 / counts.len() as f64;
+    if high - low > 40.0 {
+        let series = [("sweeps".to_string(), counts)];
+        return histogram("Posterior of the number of features", "features", &series, 40, None, Scale::Linear);
+    }
+    let bars: Vec<(String, f64)> = (low as usize..=high as usize).map(|k| (k.to_string(), share(k))).collect();
+    columns("Posterior of the number of features", "features", "share of sweeps", &bars)
+}
+
+fn weights(run: &Run) -> Result<crate::figures::Figure> {
+    let (_, weights) = read_npy_f32(&run.folder.join("weights.npy"))?;
+    let values: Vec<f64> = weights.iter().map(|&w| f64::from(w)).collect();
+    let note = format!("excess kurtosis {:.1}", excess_kurtosis(values.iter().copied()));
+    let series = [("all rows and persistent features".to_string(), values)];
+    let title = "Posterior mean weights on unit-norm features";
+    Ok(histogram(title, "weight", &series, 60, Some(&note), Scale::Log10))
+}
+
+/// True features with their best matches, and held-out rows observed, true and reconstructed.
+pub fn write_truth_figures<R: Real>(run: &Run, simulation: &Path) -> Result<()> {
+    let folder = run.folder.join("figures");
+    let (grid, found) = read_images(&run.folder.join("features.npy"))?;
+    let (_, truth) = read_images(&simulation.join("truth_features.npy"))?;
+    features_beside_truth(&truth, &found, &grid).save(&folder, "truth_features")?;
+    reconstructions::<R>(run, simulation, &grid)?.save(&folder, "truth_reconstruction")
+}
+
+fn features_beside_truth(truth: &[Vec<f32>], found: &[Vec<f32>], grid: &[usize]) -> crate::figures::Figure {
+    let cosine = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>();
+    let mut rows =
+        [GalleryRow { label: "true".into(), panels: vec![] }, GalleryRow { label: "found".into(), panels: vec![] }];
+    for (at, feature) in truth.iter().enumerate().take(MOST_SHOWN) {
+        let matched = found.iter().map(|image| (cosine(feature, image), image)).max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
+        rows[0].panels.push(panel(feature, grid, (at + 1).to_string()));
+        rows[1].panels.push(match matched {
+            Some((along, image)) => {
+                let turned: Vec<f32> = image.iter().map(|x| x * along.signum() as f32).collect();
+                panel(&turned, grid, format!("cos {:.2}", along.abs()))
+            }
+            None => Panel::default(),
+        });
+    }
+    let columns = truth.len().clamp(1, 6);
+    let options = GalleryOptions { n_columns: columns, ..GalleryOptions::default() };
+    gallery("True features and the posterior means that match them best", &rows, options)
+}
+
+fn reconstructions<R: Real>(run: &Run, simulation: &Path, grid: &[usize]) -> Result<crate::figures::Figure> {
+    const SHOWN: usize = 5;
+    let fitted = Fitted::open(run)?;
+    let source = read::open(&simulation.join("heldout.npy"))?;
+    let (n_rows, n_sites) = (source.n_rows().min(40), source.n_sites());
+    let (_, truth) = read_npy_f32(&simulation.join("truth_heldout.npy"))?;
+    // Rows with the strongest signal are the ones worth looking at.
+    let energy = |row: usize| truth[row * n_sites..(row + 1) * n_sites].iter().map(|x| x * x).sum::<f32>();
+    let mut order: Vec<usize> = (0..n_rows).collect();
+    order.sort_by(|&a, &b| energy(b).total_cmp(&energy(a)));
+    order.truncate(SHOWN);
+    let mut reconstructed = Vec::new();
+    let observations = crate::data::Observations::open(&[simulation.join("heldout.npy")])?;
+    fitted.transform::<R>(&observations, CenterNew::Train, &[], &mut |batch| {
+        reconstructed.extend_from_slice(&batch.reconstruction);
+        Ok(())
+    })?;
+    let mut rows = ["observed", "true", "reconstructed"].map(|label| GalleryRow { label: label.into(), panels: vec![] });
+    let mut observed = vec![0.0; n_sites];
+    for &row in &order {
+        source.read_rows(row, &mut observed)?;
+        let part = row * n_sites..(row + 1) * n_sites;
+        let noisy: Vec<f32> = observed.iter().map(|&x| x as f32).collect();
+        rows[0].panels.push(panel(&noisy, grid, format!("held-out row {row}")));
+        rows[1].panels.push(panel(&truth[part.clone()], grid, String::new()));
+        rows[2].panels.push(panel(&reconstructed[part], grid, String::new()));
+    }
+    let options = GalleryOptions { n_columns: SHOWN, limits: Limits::PerPanel, ..GalleryOptions::default() };
+    Ok(gallery("Held-out rows: what was seen, what was there, what the fit says", &rows, options))
+}
+
+/// The figure of features drawn from the prior.
+pub fn write_prior_samples(folder: &Path, images: &[Vec<f64>], grid: &[usize], title: &str) -> Result<()> {
+    if images.is_empty() {
+        return Err(Error::setting("--count", 0, "must be at least 1"));
+    }
+    let one = |(at, image): (usize, &Vec<f64>)| Panel {
+        caption: format!("{}", at + 1),
+        grid: grid.to_vec(),
+        values: image.clone(),
+    };
+    let row = GalleryRow { label: String::new(), panels: images.iter().take(MOST_SHOWN).enumerate().map(one).collect() };
+    let options = GalleryOptions { n_columns: images.len().clamp(1, 4), ..GalleryOptions::default() };
+    gallery(title, &[row], options).save(folder, "prior_samples")
+}

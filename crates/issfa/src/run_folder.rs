@@ -1,0 +1,125 @@
+//! A run folder: its layout, its settings, and the checks before anything in it is used or replaced.
+
+use crate::config::{Checked, FORMAT, Record, Settings};
+use crate::data::write::write_atomically;
+use crate::data::{Preprocessing, read};
+use crate::draws::Draws;
+use crate::error::{Error, Result};
+use crate::structure::{Structure, expression};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A run that exists on disk.
+pub struct Run {
+    pub folder: PathBuf,
+    pub checked: Checked,
+    pub record: Record,
+}
+
+impl Run {
+    /// Reads and checks `config.toml`.
+    pub fn open(folder: &Path) -> Result<Run> {
+        let path = folder.join("config.toml");
+        if !path.is_file() {
+            return Err(Error::NotA { kind: "run folder", path: folder.to_path_buf(), missing: "config.toml" });
+        }
+        check_recorded_format(&path)?;
+        let settings = Settings::read(&path)?;
+        let record = settings.record.clone().ok_or_else(|| Error::Config {
+            path: path.clone(),
+            problem: "has no [record]: it was not written by issfa fit".into(),
+        })?;
+        Ok(Run { folder: folder.to_path_buf(), checked: settings.check()?, record })
+    }
+
+    /// Writes `config.toml`.
+    pub fn write_config(folder: &Path, settings: &Settings) -> Result<()> {
+        write_atomically(&folder.join("config.toml"), settings.to_toml().as_bytes())
+    }
+
+    /// The folder of a chain (from 1): the run's own for the first.
+    pub fn chain_folder(folder: &Path, chain: u32) -> PathBuf {
+        if chain == 1 { folder.to_path_buf() } else { folder.join(format!("chain-{chain}")) }
+    }
+
+    /// The folders of all chains that have started.
+    pub fn chain_folders(&self) -> Vec<PathBuf> {
+        (1..=self.checked.settings.chains)
+            .map(|chain| Run::chain_folder(&self.folder, chain))
+            .filter(|folder| folder.join("trace.csv").is_file())
+            .collect()
+    }
+
+    /// The structure of the run, with its sizes.
+    pub fn structure(&self) -> Result<Structure> {
+        expression::build(Some(&self.record.structure), None)
+    }
+
+    /// The kept draws of the first chain.
+    pub fn draws(&self) -> Draws {
+        Draws::new(&self.folder, self.checked.settings.keep_draws)
+    }
+
+    /// How training rows were prepared.
+    pub fn preprocessing(&self) -> Result<Preprocessing> {
+        self.draws().preprocessing()
+    }
+
+    /// Refuses input files that are not the ones the run was made from.
+    pub fn check_inputs(&self) -> Result<()> {
+        for (path, input) in self.checked.settings.input.iter().zip(&self.record.inputs) {
+            let found = read::checksum(path)?;
+            if found != input.checksum {
+                return Err(Error::OtherOrigin {
+                    path: path.clone(),
+                    what: "data",
+                    found: format!("checksum {}", input.checksum),
+                    expected: format!("checksum {found}"),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The format is looked at before the rest, which another format may lay out in another way.
+fn check_recorded_format(path: &Path) -> Result<()> {
+    let text = fs::read_to_string(path).map_err(Error::read(path))?;
+    let table: toml::Table = toml::from_str(&text)
+        .map_err(|error| Error::Config { path: path.to_path_buf(), problem: error.to_string() })?;
+    let format = table.get("record").and_then(|record| record.get("format")).and_then(toml::Value::as_integer);
+    match format {
+        Some(found) if found != i64::from(FORMAT) => {
+            Err(Error::OtherFormat { path: path.to_path_buf(), found: found.to_string(), supported: FORMAT })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether results may be written to `folder`.
+pub fn check_output(folder: &Path, overwrite: bool) -> Result<()> {
+    let mut entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(Error::Write { path: folder.to_path_buf(), source }),
+    };
+    if entries.next().is_some() && !overwrite {
+        return Err(Error::OutputExists { path: folder.to_path_buf() });
+    }
+    Ok(())
+}
+
+/// Makes `folder` empty and ready. An old one is removed only if it holds results (one of `signs` is in it).
+pub fn prepare_output(folder: &Path, signs: &[&str]) -> Result<()> {
+    let occupied = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    if occupied {
+        if !signs.iter().any(|sign| folder.join(sign).is_file()) {
+            return Err(Error::malformed(
+                folder,
+                format!("--overwrite replaces only folders made by issfa, and this one has no {}", signs[0]),
+            ));
+        }
+        fs::remove_dir_all(folder).map_err(Error::write(folder))?;
+    }
+    fs::create_dir_all(folder).map_err(Error::write(folder))
+}

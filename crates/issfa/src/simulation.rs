@@ -1,0 +1,278 @@
+//! Simulated studies with a known truth: smooth unit-norm features, sparse weights, white noise.
+
+use crate::data::write::{NpyWriter, write_atomically, write_npy_f32};
+use crate::error::{Error, Result};
+use crate::model::simulate::{feature_spectrum, normal};
+use crate::rng::{Purpose, Stream, Streams};
+use crate::structure::{Curve, Direction, Spectrum, Structure, expression};
+use crate::workers::share;
+use rand::RngExt;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Everything that makes a simulation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Simulation {
+    pub seed: u64,
+    pub rows: usize,
+    pub heldout_rows: usize,
+    pub grid: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structure: Option<String>,
+    pub curve: String,
+    pub features: usize,
+    /// The probability that a row uses a feature.
+    pub density: f64,
+    pub theta: Vec<f64>,
+    pub weight_mean: f64,
+    /// Each feature's weights have a variance drawn uniformly from this range.
+    pub weight_variance: [f64; 2],
+    /// The noise variance.
+    pub noise: f64,
+}
+
+impl Simulation {
+    /// The study of the paper's section 5.
+    pub fn paper(seed: u64) -> Simulation {
+        Simulation {
+            seed,
+            rows: 3000,
+            heldout_rows: 1000,
+            grid: "100x100".into(),
+            structure: None,
+            curve: "q".into(),
+            features: 50,
+            density: 0.05,
+            theta: vec![1.0, 100.0],
+            weight_mean: 1.0,
+            weight_variance: [50.0, 100.0],
+            noise: 1.0,
+        }
+    }
+
+    /// A small one that runs in seconds.
+    pub fn small(seed: u64) -> Simulation {
+        Simulation {
+            rows: 600,
+            heldout_rows: 200,
+            grid: "48x48".into(),
+            features: 12,
+            ..Simulation::paper(seed)
+        }
+    }
+
+    /// Checks the values; returns structure and curve.
+    pub fn check(&self) -> Result<(Structure, Spectrum)> {
+        let structure = expression::build(self.structure.as_deref(), Some(&expression::parse_grid(&self.grid)?))?;
+        let spectrum = Spectrum::new(&structure, &Curve::parse(&self.curve)?);
+        let wrong = |name: &str, value: String, problem: &str| Err(Error::setting(name, value, problem));
+        if self.rows == 0 {
+            return wrong("--rows", self.rows.to_string(), "must be at least 1");
+        }
+        if !(self.density > 0.0 && self.density <= 1.0) {
+            return wrong("--density", self.density.to_string(), "must be above 0 and at most 1");
+        }
+        if !(self.noise >= 0.0 && self.noise.is_finite()) {
+            return wrong("--noise", self.noise.to_string(), "is a variance: not negative");
+        }
+        let [low, high] = self.weight_variance;
+        if !(low >= 0.0 && high >= low && high.is_finite()) {
+            return wrong("--weight-variance", format!("{low},{high}"), "give LOW,HIGH with 0 <= LOW <= HIGH");
+        }
+        if self.theta.len() != spectrum.n_parameters() || self.theta.iter().any(|t| !(*t > 0.0 && t.is_finite())) {
+            let names = spectrum.parameter_names().join(", ");
+            let problem = format!("give {} positive numbers: {names}", spectrum.n_parameters());
+            return wrong("--theta", format!("{:?}", self.theta), &problem);
+        }
+        Ok((structure, spectrum))
+    }
+
+    /// Reads `simulation.toml` of a simulation folder.
+    pub fn read(folder: &Path) -> Result<Simulation> {
+        let path = folder.join("simulation.toml");
+        if !path.is_file() {
+            return Err(Error::NotA {
+                kind: "simulation folder",
+                path: folder.to_path_buf(),
+                missing: "simulation.toml",
+            });
+        }
+        let text = std::fs::read_to_string(&path).map_err(Error::read(&path))?;
+        toml::from_str(&text).map_err(|error| Error::Config { path, problem: error.to_string() })
+    }
+
+    /// Draws everything and writes the folder's files.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let (structure, spectrum) = self.check()?;
+        std::fs::create_dir_all(folder).map_err(Error::write(folder))?;
+        let features = self.draw_features(&structure, &spectrum);
+        let k = features.len();
+        let shape: Vec<usize> = std::iter::once(k).chain(structure.grid().iter().copied()).collect();
+        let flat: Vec<f32> = features.iter().flatten().map(|&x| x as f32).collect();
+        write_npy_f32(&folder.join("truth_features.npy"), &shape, &flat)?;
+        let variances = self.draw_variances();
+        let (n_sites, n) = (structure.n_sites(), self.rows);
+        let mut observations = NpyWriter::create(&folder.join("observations.npy"), &[n, n_sites])?;
+        let mut weights = NpyWriter::create(&folder.join("truth_weights.npy"), &[n, k])?;
+        self.for_each_block(0, n, &features, &variances, &mut |block| {
+            observations.write_values(&block.noisy)?;
+            weights.write_values(&block.weights)
+        })?;
+        observations.finish()?;
+        weights.finish()?;
+        let mut heldout = NpyWriter::create(&folder.join("heldout.npy"), &[self.heldout_rows, n_sites])?;
+        let mut truth = NpyWriter::create(&folder.join("truth_heldout.npy"), &[self.heldout_rows, n_sites])?;
+        self.for_each_block(n, self.heldout_rows, &features, &variances, &mut |block| {
+            heldout.write_values(&block.noisy)?;
+            truth.write_values(&block.clean)
+        })?;
+        heldout.finish()?;
+        truth.finish()?;
+        let text = toml::to_string(self).expect("a simulation can be written as TOML");
+        write_atomically(&folder.join("simulation.toml"), text.as_bytes())
+    }
+
+    fn stream(&self, part: u32, index: u64) -> Stream {
+        Streams::once(self.seed).stream(Purpose::Simulation, part, index)
+    }
+
+    /// Features in the site domain, each of unit norm.
+    fn draw_features(&self, structure: &Structure, spectrum: &Spectrum) -> Vec<Vec<f64>> {
+        let mut features = prior_features(structure, spectrum, &self.theta, self.features, |k| self.stream(0, k));
+        for feature in &mut features {
+            let norm = feature.iter().map(|x| x * x).sum::<f64>().sqrt();
+            feature.iter_mut().for_each(|x| *x /= norm);
+        }
+        features
+    }
+
+    fn draw_variances(&self) -> Vec<f64> {
+        let mut stream = self.stream(1, 0);
+        let [low, high] = self.weight_variance;
+        (0..self.features).map(|_| low + (high - low) * stream.random::<f64>()).collect()
+    }
+
+    fn for_each_block(
+        &self,
+        first: usize,
+        n_rows: usize,
+        features: &[Vec<f64>],
+        variances: &[f64],
+        visit: &mut dyn FnMut(&Block) -> Result<()>,
+    ) -> Result<()> {
+        const ROWS: usize = 64;
+        for start in (0..n_rows).step_by(ROWS) {
+            let mut rows = vec![Row::default(); ROWS.min(n_rows - start)];
+            share(rows.iter_mut().enumerate(), || (), |_, (offset, row)| {
+                *row = self.draw_row((first + start + offset) as u64, features, variances);
+            });
+            visit(&Block {
+                noisy: rows.iter().flat_map(|row| row.noisy.iter().copied()).collect(),
+                clean: rows.iter().flat_map(|row| row.clean.iter().copied()).collect(),
+                weights: rows.iter().flat_map(|row| row.weights.iter().copied()).collect(),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn draw_row(&self, index: u64, features: &[Vec<f64>], variances: &[f64]) -> Row {
+        let mut stream = self.stream(2, index);
+        let mut weigh = |variance: &f64| {
+            let active = stream.random::<f64>() < self.density;
+            let weight = self.weight_mean + variance.sqrt() * normal(&mut stream);
+            if active { weight } else { 0.0 }
+        };
+        let weights: Vec<f64> = variances.iter().map(&mut weigh).collect();
+        let n_sites: usize = expression::parse_grid(&self.grid).map_or(0, |grid| grid.iter().product());
+        let mut clean = vec![0.0; n_sites];
+        for (weight, feature) in weights.iter().zip(features).filter(|(weight, _)| **weight != 0.0) {
+            clean.iter_mut().zip(feature).for_each(|(x, s)| *x += weight * s);
+        }
+        let sd = self.noise.sqrt();
+        Row {
+            noisy: clean.iter().map(|x| (x + sd * normal(&mut stream)) as f32).collect(),
+            clean: clean.iter().map(|&x| x as f32).collect(),
+            weights: weights.iter().map(|&w| w as f32).collect(),
+        }
+    }
+}
+
+/// Features drawn from the prior, in the site domain; `stream_of(k)` is the stream of feature k.
+pub fn prior_features(
+    structure: &Structure,
+    spectrum: &Spectrum,
+    theta: &[f64],
+    count: usize,
+    stream_of: impl Fn(u64) -> Stream + Sync,
+) -> Vec<Vec<f64>> {
+    let precisions = spectrum.precisions(theta);
+    let mut features = vec![Vec::new(); count];
+    share(features.iter_mut().enumerate(), Vec::new, |scratch, (k, feature)| {
+        *feature = feature_spectrum(&precisions, &mut stream_of(k as u64));
+        structure.apply(Direction::ToSites, feature, scratch);
+    });
+    features
+}
+
+struct Block {
+    noisy: Vec<f32>,
+    clean: Vec<f32>,
+    weights: Vec<f32>,
+}
+
+#[derive(Clone, Default)]
+struct Row {
+    noisy: Vec<f32>,
+    clean: Vec<f32>,
+    weights: Vec<f32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::read::npy::read_npy_f32;
+
+    #[test]
+    fn files_have_the_stated_moments() {
+        let folder = tempfile::tempdir().unwrap();
+        let simulation = Simulation { rows: 2000, grid: "8x6".into(), features: 4, density: 0.3, ..Simulation::small(3) };
+        simulation.write(folder.path()).unwrap();
+        let load = |name: &str| read_npy_f32(&folder.path().join(name)).unwrap();
+        let (shape, features) = load("truth_features.npy");
+        assert_eq!(shape, [4, 8, 6]);
+        for feature in features.chunks_exact(48) {
+            assert!((feature.iter().map(|x| x * x).sum::<f32>() - 1.0).abs() < 1e-5);
+        }
+        let (shape, weights) = load("truth_weights.npy");
+        assert_eq!(shape, [2000, 4]);
+        let active: Vec<f64> = weights.iter().filter(|w| **w != 0.0).map(|&w| f64::from(w)).collect();
+        assert!((active.len() as f64 / 8000.0 - 0.3).abs() < 0.025);
+        let variance = active.iter().map(|w| (w - 1.0).powi(2)).sum::<f64>() / active.len() as f64;
+        assert!(variance > 45.0 && variance < 105.0, "{variance}");
+        let (shape, noisy) = load("observations.npy");
+        assert_eq!(shape, [2000, 48]);
+        let mut noise = 0.0;
+        for (t, row) in noisy.chunks_exact(48).enumerate() {
+            for (v, &y) in row.iter().enumerate() {
+                let mean: f32 = (0..4).map(|k| weights[t * 4 + k] * features[k * 48 + v]).sum();
+                noise += f64::from(y - mean).powi(2) / 96_000.0;
+            }
+        }
+        assert!((noise - 1.0).abs() < 0.03, "{noise}");
+        assert_eq!(Simulation::read(folder.path()).unwrap(), simulation);
+    }
+
+    #[test]
+    fn wrong_settings_are_named() {
+        let wrong = |edit: fn(&mut Simulation)| {
+            let mut simulation = Simulation::small(1);
+            edit(&mut simulation);
+            simulation.check().expect_err("a wrong setting").to_string()
+        };
+        assert!(wrong(|s| s.density = 0.0).contains("--density"));
+        assert!(wrong(|s| s.theta = vec![1.0]).contains("ridge, roughness"));
+        assert!(wrong(|s| s.weight_variance = [2.0, 1.0]).contains("--weight-variance"));
+        assert!(wrong(|s| s.grid = "4xx".into()).contains("4xx"));
+    }
+}

@@ -1,0 +1,141 @@
+//! States, posteriors and preprocessing to and from named arrays.
+
+use crate::data::{Centering, Preprocessing};
+use crate::error::Result;
+use crate::linalg::Real;
+use crate::model::{Entry, Loadings, State};
+use crate::spectral::{FeatureSpectra, SpectralData};
+use crate::store::{Bundle, Stored};
+use crate::summary::posterior::{FeatureMoments, Posterior, Reconstruction};
+
+/// Puts a state into a bundle.
+pub fn put_state<R: Real>(bundle: &mut Bundle, state: &State<R>) {
+    let (k, n_modes) = (state.n_features(), state.features.tiles().n_modes);
+    let spectra: Vec<R> =
+        (0..k).flat_map(|feature| state.features.feature(feature).into_iter().map(R::from_f64)).collect();
+    bundle.put("features", &[k, n_modes], &spectra);
+    bundle.put("feature_ids", &[k], &state.feature_ids);
+    bundle.put("next_feature_id", &[1], &[state.next_feature_id]);
+    bundle.put("weight_means", &[k], &state.weight_means);
+    bundle.put("weight_precisions", &[k], &state.weight_precisions);
+    bundle.put("noise_variance", &[1], &[state.noise_variance]);
+    bundle.put("ln_theta", &[state.ln_theta.len()], &state.ln_theta);
+    bundle.put("ibp_strength", &[1], &[state.ibp_strength]);
+    bundle.put("ibp_repulsion", &[1], &[state.ibp_repulsion]);
+    let rows = state.loadings.rows();
+    let counts: Vec<u32> = rows.iter().map(|row| row.len() as u32).collect();
+    let entries = || rows.iter().flatten();
+    let n = entries().count();
+    bundle.put("active_per_row", &[rows.len()], &counts);
+    bundle.put("active_features", &[n], &entries().map(|e| e.feature as u32).collect::<Vec<_>>());
+    bundle.put("active_weights", &[n], &entries().map(|e| e.weight).collect::<Vec<_>>());
+}
+
+/// Takes a state out again.
+pub fn take_state<R: Real>(stored: &Stored) -> Result<State<R>> {
+    let (shape, spectra) = stored.take::<R>("features")?;
+    let (k, n_modes) = (shape[0], shape.get(1).copied().unwrap_or(0));
+    let wide: Vec<f64> = spectra.iter().map(|x| x.to_f64()).collect();
+    let (_, counts) = stored.take::<u32>("active_per_row")?;
+    let n: usize = counts.iter().map(|&count| count as usize).sum();
+    let features = stored.values::<u32>("active_features", &[n])?;
+    let weights = stored.values::<f64>("active_weights", &[n])?;
+    let mut entries =
+        features.iter().zip(weights).map(|(&feature, weight)| Entry { feature: feature as usize, weight });
+    let rows = counts.iter().map(|&count| entries.by_ref().take(count as usize).collect()).collect();
+    Ok(State {
+        loadings: Loadings::from_rows(rows, k),
+        features: FeatureSpectra::from_rows(n_modes, wide.chunks_exact(n_modes.max(1))),
+        feature_ids: stored.values("feature_ids", &[k])?,
+        next_feature_id: stored.number("next_feature_id")?,
+        weight_means: stored.values("weight_means", &[k])?,
+        weight_precisions: stored.values("weight_precisions", &[k])?,
+        noise_variance: stored.number("noise_variance")?,
+        ln_theta: stored.take("ln_theta")?.1,
+        ibp_strength: stored.number("ibp_strength")?,
+        ibp_repulsion: stored.number("ibp_repulsion")?,
+    })
+}
+
+/// Puts the accumulated posterior into a bundle.
+pub fn put_posterior(bundle: &mut Bundle, posterior: &Posterior) {
+    let list = &posterior.features;
+    let n = list.len();
+    let (n_sites, n_rows) = list.first().map_or((0, 0), |f| (f.mean.len(), f.weights.len()));
+    bundle.put("posterior.n_kept", &[1], &[posterior.n_kept]);
+    bundle.put("posterior.ids", &[n], &list.iter().map(|f| f.id).collect::<Vec<_>>());
+    bundle.put("posterior.n_present", &[n], &list.iter().map(|f| f.n_present).collect::<Vec<_>>());
+    bundle.put("posterior.energy", &[n], &list.iter().map(|f| f.energy).collect::<Vec<_>>());
+    bundle.put("posterior.mean", &[n, n_sites], &list.iter().flat_map(|f| f.mean.clone()).collect::<Vec<_>>());
+    let deviations: Vec<f32> = list.iter().flat_map(|f| f.deviations.clone()).collect();
+    bundle.put("posterior.deviations", &[n, n_sites], &deviations);
+    bundle.put("posterior.weights", &[n, n_rows], &list.iter().flat_map(|f| f.weights.clone()).collect::<Vec<_>>());
+    bundle.put("posterior.active", &[n, n_rows], &list.iter().flat_map(|f| f.active.clone()).collect::<Vec<_>>());
+    if let Some(reconstruction) = &posterior.reconstruction {
+        let mean = &reconstruction.mean;
+        let values: Vec<f32> = (0..mean.tiles().len()).flat_map(|tile| mean.tile(tile).to_vec()).collect();
+        bundle.put("posterior.reconstruction", &[mean.n_rows(), mean.n_modes()], &values);
+    }
+}
+
+/// Takes the accumulated posterior out again; `with_reconstruction` as in [`Posterior::new`].
+pub fn take_posterior(stored: &Stored, with_reconstruction: Option<(usize, usize)>) -> Result<Posterior> {
+    let mut posterior = Posterior::new(with_reconstruction);
+    posterior.n_kept = stored.number("posterior.n_kept")?;
+    let (_, ids) = stored.take::<u64>("posterior.ids")?;
+    let n = ids.len();
+    let n_present = stored.values::<u64>("posterior.n_present", &[n])?;
+    let energy = stored.values::<f64>("posterior.energy", &[n])?;
+    let (shape, means) = stored.take::<f32>("posterior.mean")?;
+    let n_sites = shape[1];
+    let deviations = stored.values::<f32>("posterior.deviations", &[n, n_sites])?;
+    let (shape, weights) = stored.take::<f64>("posterior.weights")?;
+    let n_rows = shape[1];
+    let active = stored.values::<u32>("posterior.active", &[n, n_rows])?;
+    let part = |at: usize, size: usize| at * size..(at + 1) * size;
+    posterior.features = (0..n)
+        .map(|at| FeatureMoments {
+            id: ids[at],
+            n_present: n_present[at],
+            mean: means[part(at, n_sites)].to_vec(),
+            deviations: deviations[part(at, n_sites)].to_vec(),
+            weights: weights[part(at, n_rows)].to_vec(),
+            active: active[part(at, n_rows)].to_vec(),
+            energy: energy[at],
+        })
+        .collect();
+    if let Some((rows, modes)) = with_reconstruction {
+        let values = stored.values::<f32>("posterior.reconstruction", &[rows, modes])?;
+        let mut mean = SpectralData::zeros(rows, modes);
+        let mut from = values.as_slice();
+        for tile in mean.tile_slices_mut() {
+            let (now, later) = from.split_at(tile.len());
+            tile.copy_from_slice(now);
+            from = later;
+        }
+        posterior.reconstruction = Some(Reconstruction { mean });
+    }
+    Ok(posterior)
+}
+
+/// Puts the preprocessing into a bundle.
+pub fn put_preprocessing(bundle: &mut Bundle, preprocessing: &Preprocessing) {
+    let n_sites = preprocessing.overall_means.len();
+    bundle.note("centering", serde_json::to_string(&preprocessing.centering).expect("an enum is JSON"));
+    bundle.put("run_means", &[preprocessing.run_means.len(), n_sites], &preprocessing.run_means.concat());
+    bundle.put("overall_means", &[n_sites], &preprocessing.overall_means);
+    bundle.put("site_scales", &[preprocessing.site_scales.len()], &preprocessing.site_scales);
+    bundle.put("factor", &[1], &[preprocessing.factor]);
+}
+
+/// Takes the preprocessing out again.
+pub fn take_preprocessing(stored: &Stored) -> Result<Preprocessing> {
+    let (shape, means) = stored.take::<f64>("run_means")?;
+    Ok(Preprocessing {
+        centering: serde_json::from_str(stored.text("centering")?).unwrap_or(Centering::None),
+        run_means: means.chunks_exact(shape[1].max(1)).map(<[f64]>::to_vec).collect(),
+        overall_means: stored.take("overall_means")?.1,
+        site_scales: stored.take("site_scales")?.1,
+        factor: stored.number("factor")?,
+    })
+}

@@ -1,0 +1,9 @@
+//! What a chain says about the posterior: running means by feature, and diagnostics of traces.
+
+pub mod diagnostics;
+pub mod features;
+pub mod overview;
+pub mod posterior;
+
+pub use features::{FeatureRow, PersistentFeatures};
+pub use posterior::Posterior;

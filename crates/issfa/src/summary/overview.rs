@@ -1,0 +1,234 @@
+//! The overview of a run: posteriors, mixing, costs, and a verdict in words.
+
+use super::diagnostics::{effective_sample_size, mean, quantile, split_r_hat};
+use super::features::{FeatureRow, read_table};
+use crate::checkpoint::{self, Counters};
+use crate::error::Result;
+use crate::run_folder::Run;
+use crate::trace::{self, TraceRow};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The posterior of one number, over the kept part of all chains.
+#[derive(Clone, Debug, Serialize)]
+pub struct Quantity {
+    pub name: String,
+    pub mean: f64,
+    /// The 5%, 50% and 95% points.
+    pub quantiles: [f64; 3],
+    pub effective_sample_size: f64,
+    pub split_r_hat: f64,
+}
+
+/// Everything `issfa summary` says.
+#[derive(Clone, Debug, Serialize)]
+pub struct Overview {
+    pub run: String,
+    pub version: String,
+    pub n_rows: usize,
+    pub n_sites: usize,
+    pub structure: String,
+    pub chains: usize,
+    pub sweeps_done: u64,
+    pub sweeps_planned: u64,
+    pub burn_in: u64,
+    pub n_kept: usize,
+    /// How often each number of features was seen, over all chains.
+    pub n_features_posterior: BTreeMap<usize, usize>,
+    pub n_persistent: usize,
+    /// Persistent features that together hold 95% of what all of them explain.
+    pub n_carrying_95: usize,
+    /// The share of the data's sum of squares that the persistent features account for.
+    pub variance_explained: f64,
+    pub quantities: Vec<Quantity>,
+    pub theta: Vec<String>,
+    /// Median full width at half maximum along each axis, in sites.
+    pub smoothness: Vec<f64>,
+    pub theta_acceptance: f64,
+    pub acceptance: BTreeMap<String, f64>,
+    pub seconds_per_sweep: f64,
+    /// The share of each kernel in the time of a sweep.
+    pub kernel_shares: BTreeMap<String, f64>,
+    pub verdict: Vec<String>,
+}
+
+impl Overview {
+    /// Reads a run.
+    pub fn of(run: &Run) -> Result<Overview> {
+        let settings = &run.checked.settings;
+        let mut chains = Vec::new();
+        let mut counters = Counters::default();
+        let mut sweeps_done = u64::MAX;
+        for folder in run.chain_folders() {
+            chains.push(trace::read(&folder.join("trace.csv"))?);
+            let (sweep, own) = checkpoint::peek(&folder)?;
+            sweeps_done = sweeps_done.min(sweep);
+            add(&mut counters, &own);
+        }
+        let after = |rows: &Vec<TraceRow>| rows.iter().filter(|row| row.sweep > settings.burn_in).cloned().collect();
+        let kept: Vec<Vec<TraceRow>> = chains.iter().map(after).collect();
+        let table_path = run.folder.join("features.tsv");
+        let table = if table_path.is_file() { read_table(&table_path)? } else { Vec::new() };
+        let n_kept = kept.iter().map(|rows| rows.len() / settings.thin as usize).sum();
+        let mut overview = Overview {
+            run: run.folder.display().to_string(),
+            version: run.record.version.clone(),
+            n_rows: run.record.n_rows,
+            n_sites: run.record.n_sites,
+            structure: run.record.structure.clone(),
+            chains: chains.len(),
+            sweeps_done: if chains.is_empty() { 0 } else { sweeps_done },
+            sweeps_planned: settings.sweeps,
+            burn_in: settings.burn_in,
+            n_kept,
+            n_features_posterior: histogram(&kept),
+            n_persistent: table.len(),
+            n_carrying_95: carrying(&table, 0.95),
+            variance_explained: table.iter().map(|row| row.variance_explained).sum(),
+            quantities: quantities(&kept, &run.record.theta),
+            theta: run.record.theta.clone(),
+            smoothness: median_smoothness(&table),
+            theta_acceptance: mean_of(&kept, |row| f64::from(u8::from(row.theta_accepted))),
+            acceptance: rates(&counters),
+            seconds_per_sweep: mean_of(&chains, |row| row.seconds),
+            kernel_shares: shares(&counters),
+            verdict: Vec::new(),
+        };
+        overview.verdict = overview.judge(run.checked.settings.max_features);
+        Ok(overview)
+    }
+
+    /// What looks wrong, and what to do.
+    fn judge(&self, cap: Option<usize>) -> Vec<String> {
+        let mut verdict = Vec::new();
+        if self.sweeps_done < self.sweeps_planned {
+            let (done, planned) = (self.sweeps_done, self.sweeps_planned);
+            verdict.push(format!("The run stands at sweep {done} of {planned}: issfa resume {} goes on.", self.run));
+        }
+        if self.n_kept < 2 {
+            verdict.push("Too few kept sweeps to say anything about the posterior yet.".into());
+            return verdict;
+        }
+        let k = &self.quantities[0];
+        if k.split_r_hat > 1.1 {
+            verdict.push(format!(
+                "The number of features is still drifting (split R-hat {:.2}): issfa resume {} --sweeps +500.",
+                k.split_r_hat, self.run
+            ));
+        }
+        for quantity in self.quantities[1..].iter().filter(|q| q.split_r_hat > 1.1) {
+            let name = &quantity.name;
+            verdict.push(format!("{name} has not settled (split R-hat {:.2}): give it more sweeps.", quantity.split_r_hat));
+        }
+        if cap.is_some_and(|cap| k.quantiles[2] >= cap as f64) {
+            verdict.push("The number of features stands at its cap: raise --max-features.".into());
+        }
+        if self.theta_acceptance < 0.2 && k.mean > 0.0 {
+            verdict.push(format!(
+                "Proposals for theta are accepted in {:.0}% of sweeps only: its posterior is far from a t distribution; \
+                 give it more sweeps and look at its trace.",
+                100.0 * self.theta_acceptance
+            ));
+        }
+        if k.mean > 0.1 * self.n_rows as f64 && k.mean > 100.0 {
+            verdict.push(format!(
+                "The number of features is very large ({:.0}), as happens when the noise is not white: {} of them carry \
+                 95% of what is explained; --target-r2 0.9 asks for a coarser account.",
+                k.mean, self.n_carrying_95
+            ));
+        }
+        if self.n_persistent == 0 {
+            verdict.push("No feature persisted: the data look like noise to the model.".into());
+        }
+        if verdict.is_empty() {
+            verdict.push("Nothing looks wrong.".into());
+        }
+        verdict
+    }
+}
+
+fn add(total: &mut Counters, own: &Counters) {
+    total.seconds += own.seconds;
+    for (name, (seconds, proposed, accepted)) in &own.kernels {
+        let sums = total.kernels.entry(name.clone()).or_default();
+        sums.0 += seconds;
+        sums.1 += proposed;
+        sums.2 += accepted;
+    }
+}
+
+fn histogram(chains: &[Vec<TraceRow>]) -> BTreeMap<usize, usize> {
+    let mut counts = BTreeMap::new();
+    chains.iter().flatten().for_each(|row| *counts.entry(row.n_features).or_default() += 1);
+    counts
+}
+
+fn carrying(table: &[FeatureRow], share: f64) -> usize {
+    let total: f64 = table.iter().map(|row| row.variance_explained).sum();
+    let mut sum = 0.0;
+    let enough = |row: &FeatureRow| {
+        sum += row.variance_explained;
+        sum >= share * total
+    };
+    table.iter().position(enough).map_or(table.len(), |at| at + 1)
+}
+
+fn quantities(chains: &[Vec<TraceRow>], theta: &[String]) -> Vec<Quantity> {
+    let mut list = vec![
+        quantity("features", chains, |row| row.n_features as f64),
+        quantity("shared features", chains, |row| row.n_shared as f64),
+        quantity("activations", chains, |row| row.n_activations as f64),
+        quantity("noise variance", chains, |row| row.noise_variance),
+    ];
+    for (p, name) in theta.iter().enumerate() {
+        list.push(quantity(&format!("theta: {name}"), chains, |row| row.theta[p]));
+    }
+    list.push(quantity("ibp strength", chains, |row| row.ibp_strength));
+    list.push(quantity("ibp repulsion", chains, |row| row.ibp_repulsion));
+    list.push(quantity("ln likelihood", chains, |row| row.ln_likelihood));
+    if chains.iter().flatten().any(|row| row.heldout_residual.is_some()) {
+        list.push(quantity("held-out residual", chains, |row| row.heldout_residual.unwrap_or(f64::NAN)));
+    }
+    list
+}
+
+fn quantity(name: &str, chains: &[Vec<TraceRow>], of: impl Fn(&TraceRow) -> f64) -> Quantity {
+    let values: Vec<Vec<f64>> = chains.iter().map(|rows| rows.iter().map(&of).collect()).collect();
+    let mut all = values.concat();
+    all.sort_by(f64::total_cmp);
+    Quantity {
+        name: name.into(),
+        mean: mean(&all),
+        quantiles: [0.05, 0.5, 0.95].map(|share| quantile(&all, share)),
+        effective_sample_size: effective_sample_size(&values),
+        split_r_hat: split_r_hat(&values),
+    }
+}
+
+fn mean_of(chains: &[Vec<TraceRow>], of: impl Fn(&TraceRow) -> f64) -> f64 {
+    mean(&chains.iter().flatten().map(of).collect::<Vec<_>>())
+}
+
+fn median_smoothness(table: &[FeatureRow]) -> Vec<f64> {
+    let n_axes = table.first().map_or(0, |row| row.smoothness.len());
+    let median = |axis: usize| {
+        let mut widths: Vec<f64> = table.iter().map(|row| row.smoothness[axis]).collect();
+        widths.sort_by(f64::total_cmp);
+        quantile(&widths, 0.5)
+    };
+    (0..n_axes).map(median).collect()
+}
+
+fn rates(counters: &Counters) -> BTreeMap<String, f64> {
+    let proposing = counters.kernels.iter().filter(|(_, sums)| sums.1 > 0);
+    proposing.map(|(name, sums)| (name.clone(), sums.2 as f64 / sums.1 as f64)).collect()
+}
+
+fn shares(counters: &Counters) -> BTreeMap<String, f64> {
+    let in_kernels: f64 = counters.kernels.values().map(|sums| sums.0).sum();
+    let total = counters.seconds.max(in_kernels).max(1e-12);
+    let mut shares: BTreeMap<String, f64> =
+        counters.kernels.iter().map(|(name, sums)| (name.clone(), sums.0 / total)).collect();
+    shares.insert("summaries and files".into(), (total - in_kernels) / total);
+    shares
+}

@@ -1,0 +1,244 @@
+//! The trace: one row a sweep, in the user's units, as `trace.csv`.
+
+use crate::error::{Error, Result};
+use crate::kernels::Kernel;
+use crate::linalg::Real;
+use crate::model::{Model, State};
+use crate::sweep::SweepInfo;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// The factors between the sampler's units and the user's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Units {
+    /// Prepared data are raw data divided by this.
+    pub data_scale: f64,
+    /// The curve's degree in theta; without one theta is shown in the sampler's units.
+    pub degree: Option<f64>,
+}
+
+impl Units {
+    /// sigma^2 in the user's units.
+    pub fn noise_variance(self, value: f64) -> f64 {
+        value * self.data_scale.powi(2)
+    }
+
+    /// theta in the user's units.
+    pub fn theta(self, value: f64) -> f64 {
+        self.degree.map_or(value, |degree| value / self.data_scale.powf(2.0 / degree))
+    }
+}
+
+/// One sweep in numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceRow {
+    pub chain: u32,
+    pub sweep: u64,
+    /// The duration of this sweep.
+    pub seconds: f64,
+    pub n_features: usize,
+    pub n_shared: usize,
+    pub n_activations: usize,
+    pub noise_variance: f64,
+    pub theta: Vec<f64>,
+    pub ibp_strength: f64,
+    pub ibp_repulsion: f64,
+    /// `ln p(Y | W, S, sigma^2)` at the feature draw.
+    pub ln_likelihood: f64,
+    pub theta_accepted: bool,
+    pub births: u32,
+    pub deaths: u32,
+    pub proposals: u32,
+    /// The mean squared residual of the held-out rows; empty without any.
+    pub heldout_residual: Option<f64>,
+}
+
+impl TraceRow {
+    /// The row of a sweep just done.
+    pub fn new<R: Real>(model: &Model<R>, state: &State<R>, info: &SweepInfo, units: Units) -> TraceRow {
+        let n_cells = model.n_cells();
+        let noise = units.noise_variance(state.noise_variance);
+        let fit = info.squared_residual / state.noise_variance;
+        let unique = info.of(Kernel::UniqueFeatures);
+        TraceRow {
+            chain: 0,
+            sweep: 0,
+            seconds: 0.0,
+            n_features: state.n_features(),
+            n_shared: state.loadings.n_shared(),
+            n_activations: state.loadings.n_active(),
+            noise_variance: noise,
+            theta: state.theta().into_iter().map(|t| units.theta(t)).collect(),
+            ibp_strength: state.ibp_strength,
+            ibp_repulsion: state.ibp_repulsion,
+            ln_likelihood: -0.5 * (n_cells * (2.0 * std::f64::consts::PI * noise).ln() + fit),
+            theta_accepted: info.of(Kernel::Theta).accepted > 0,
+            births: unique.births,
+            deaths: unique.deaths,
+            proposals: unique.proposed,
+            heldout_residual: None,
+        }
+    }
+
+    fn header(n_theta: usize) -> String {
+        let theta: String = (1..=n_theta).map(|p| format!("theta_{p},")).collect();
+        format!(
+            "chain,sweep,seconds,n_features,n_shared,n_activations,noise_variance,{theta}ibp_strength,ibp_repulsion,\
+             ln_likelihood,theta_accepted,births,deaths,proposals,heldout_residual\n"
+        )
+    }
+
+    fn to_line(&self) -> String {
+        let theta: String = self.theta.iter().map(|t| format!("{t:?},")).collect();
+        format!(
+            "{},{},{:.6},{},{},{},{:?},{theta}{:?},{:?},{:?},{},{},{},{},{}\n",
+            self.chain,
+            self.sweep,
+            self.seconds,
+            self.n_features,
+            self.n_shared,
+            self.n_activations,
+            self.noise_variance,
+            self.ibp_strength,
+            self.ibp_repulsion,
+            self.ln_likelihood,
+            u8::from(self.theta_accepted),
+            self.births,
+            self.deaths,
+            self.proposals,
+            self.heldout_residual.map_or(String::new(), |x| format!("{x:?}")),
+        )
+    }
+
+    fn from_line(line: &str, n_theta: usize) -> Option<TraceRow> {
+        let cells: Vec<&str> = line.split(',').collect();
+        let (head, tail) = (7, 7 + n_theta);
+        if cells.len() != tail + 8 {
+            return None;
+        }
+        Some(TraceRow {
+            chain: cells[0].parse().ok()?,
+            sweep: cells[1].parse().ok()?,
+            seconds: cells[2].parse().ok()?,
+            n_features: cells[3].parse().ok()?,
+            n_shared: cells[4].parse().ok()?,
+            n_activations: cells[5].parse().ok()?,
+            noise_variance: cells[6].parse().ok()?,
+            theta: cells[head..tail].iter().map(|cell| cell.parse().ok()).collect::<Option<_>>()?,
+            ibp_strength: cells[tail].parse().ok()?,
+            ibp_repulsion: cells[tail + 1].parse().ok()?,
+            ln_likelihood: cells[tail + 2].parse().ok()?,
+            theta_accepted: cells[tail + 3] == "1",
+            births: cells[tail + 4].parse().ok()?,
+            deaths: cells[tail + 5].parse().ok()?,
+            proposals: cells[tail + 6].parse().ok()?,
+            heldout_residual: cells[tail + 7].parse().ok(),
+        })
+    }
+}
+
+/// Appends rows to `trace.csv`.
+pub struct TraceWriter {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl TraceWriter {
+    /// Starts a new trace.
+    pub fn create(path: &Path, n_theta: usize) -> Result<TraceWriter> {
+        let file = File::create(path).map_err(Error::write(path))?;
+        let mut writer = TraceWriter { path: path.to_path_buf(), file: BufWriter::new(file) };
+        writer.write(&TraceRow::header(n_theta))?;
+        writer.flush()?;
+        Ok(writer)
+    }
+
+    /// Goes on with a trace, dropping exactly the rows after `sweep`.
+    pub fn reopen(path: &Path, sweep: u64) -> Result<TraceWriter> {
+        let text = std::fs::read_to_string(path).map_err(Error::read(path))?;
+        let mut length = 0;
+        for (at, line) in text.split_inclusive('\n').enumerate() {
+            let number = line.split(',').nth(1).and_then(|cell| cell.parse::<u64>().ok());
+            let complete = line.ends_with('\n') && (at == 0 || number.is_some_and(|number| number <= sweep));
+            if !complete {
+                break;
+            }
+            length += line.len();
+        }
+        let file = OpenOptions::new().append(true).open(path).map_err(Error::write(path))?;
+        file.set_len(length as u64).map_err(Error::write(path))?;
+        Ok(TraceWriter { path: path.to_path_buf(), file: BufWriter::new(file) })
+    }
+
+    pub fn push(&mut self, row: &TraceRow) -> Result<()> {
+        self.write(&row.to_line())
+    }
+
+    pub fn flush(&mut self) -> Result<()> {
+        self.file.flush().map_err(Error::write(&self.path))
+    }
+
+    fn write(&mut self, text: &str) -> Result<()> {
+        self.file.write_all(text.as_bytes()).map_err(Error::write(&self.path))
+    }
+}
+
+/// Reads a whole trace. A last line that was cut off is left out.
+pub fn read(path: &Path) -> Result<Vec<TraceRow>> {
+    let text = std::fs::read_to_string(path).map_err(Error::read(path))?;
+    let header = text.lines().next().unwrap_or_default();
+    let n_theta = header.split(',').filter(|name| name.starts_with("theta_") && *name != "theta_accepted").count();
+    let whole = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
+    let rows = whole.lines().enumerate().skip(1).map(|(at, line)| {
+        TraceRow::from_line(line, n_theta)
+            .ok_or_else(|| Error::malformed(path, format!("line {} is not a row of a trace", at + 1)))
+    });
+    rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(sweep: u64) -> TraceRow {
+        TraceRow {
+            chain: 1,
+            sweep,
+            seconds: 0.25,
+            n_features: 3,
+            n_shared: 2,
+            n_activations: 17,
+            noise_variance: 1.0 / 3.0,
+            theta: vec![1e-9, 2.5e20],
+            ibp_strength: 0.1,
+            ibp_repulsion: 2.0,
+            ln_likelihood: -1234.5,
+            theta_accepted: true,
+            births: 1,
+            deaths: 2,
+            proposals: 9,
+            heldout_residual: None,
+        }
+    }
+
+    #[test]
+    fn rows_come_back_and_reopening_drops_only_what_is_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.csv");
+        let mut writer = TraceWriter::create(&path, 2).unwrap();
+        (1..=5).for_each(|sweep| writer.push(&row(sweep)).unwrap());
+        writer.flush().unwrap();
+        assert_eq!(read(&path).unwrap(), (1..=5).map(row).collect::<Vec<_>>());
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"1,6,0.2").unwrap();
+        assert_eq!(read(&path).unwrap().len(), 5, "a torn line is left out");
+        let mut writer = TraceWriter::reopen(&path, 3).unwrap();
+        writer.push(&TraceRow { heldout_residual: Some(0.5), ..row(4) }).unwrap();
+        writer.flush().unwrap();
+        let rows = read(&path).unwrap();
+        assert_eq!(rows.len(), 4);
+        assert_eq!(rows[3].heldout_residual, Some(0.5));
+        assert_eq!(rows[2], row(3));
+    }
+}

@@ -1,0 +1,227 @@
+//! New observations under a fitted model: weights, activations and denoised rows, averaged over the kept draws.
+
+use crate::data::load::{lay_out, to_spectra};
+use crate::data::preprocess::MeansOf;
+use crate::data::{Observations, Preprocessing};
+use crate::draws::Draws;
+use crate::error::{Error, Result};
+use crate::linalg::{Real, View, multiply};
+use crate::model::State;
+use crate::new_rows::{Effort, RowMeans, infer};
+use crate::rng::Streams;
+use crate::run_folder::Run;
+use crate::spectral::SpectralData;
+use crate::structure::{Direction, Structure};
+use crate::summary::features::{read_images, read_table};
+use crate::summary::posterior::unit_images;
+use crate::workers::share;
+use std::path::PathBuf;
+
+/// New rows at a time.
+const BATCH_BYTES: usize = 256 << 20;
+
+/// Which site means new rows are centred by (and get back).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CenterNew {
+    /// Those of the training rows.
+    Train,
+    /// Those of each new file.
+    Own,
+}
+
+/// A fitted model ready for new rows.
+pub struct Fitted {
+    pub structure: Structure,
+    pub preprocessing: Preprocessing,
+    /// Files of the kept draws, in order.
+    pub draws: Vec<PathBuf>,
+    pub seed: u64,
+    /// Ids and images of the persistent features.
+    pub ids: Vec<u64>,
+    pub images: Vec<Vec<f32>>,
+}
+
+/// Results for a batch of rows, row-major, in the user's units.
+pub struct Batch {
+    pub first_row: usize,
+    /// Rows x persistent features.
+    pub weights: Vec<f32>,
+    pub activation: Vec<f32>,
+    /// Rows x sites.
+    pub reconstruction: Vec<f32>,
+}
+
+impl Fitted {
+    /// Opens what a run has kept.
+    pub fn open(run: &Run) -> Result<Fitted> {
+        let draws: Vec<PathBuf> = run.draws().list()?.into_iter().map(|(_, path)| path).collect();
+        if draws.is_empty() {
+            let problem = format!(
+                "has no kept draw yet: draws start after burn-in ({} sweeps); issfa resume goes on with the run",
+                run.checked.settings.burn_in
+            );
+            return Err(Error::malformed(&run.folder, problem));
+        }
+        Ok(Fitted {
+            structure: run.structure()?,
+            preprocessing: run.preprocessing()?,
+            draws,
+            seed: run.checked.settings.seed,
+            ids: read_table(&run.folder.join("features.tsv"))?.iter().map(|row| row.id).collect(),
+            images: read_images(&run.folder.join("features.npy"))?.1,
+        })
+    }
+
+    /// Refuses rows of other sites.
+    pub fn check_sites(&self, observations: &Observations) -> Result<()> {
+        let expected = self.structure.n_sites();
+        if observations.n_sites() != expected {
+            return Err(Error::SitesDiffer {
+                path: observations.path().to_path_buf(),
+                found: observations.n_sites(),
+                expected,
+                because: format!("the run's structure is {}", self.structure.expression()),
+            });
+        }
+        Ok(())
+    }
+
+    /// Infers all rows batch by batch. The features with ids in `drop` are left out of the reconstruction.
+    pub fn transform<R: Real>(
+        &self,
+        observations: &Observations,
+        center: CenterNew,
+        drop: &[u64],
+        visit: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<()> {
+        self.check_sites(observations)?;
+        if let Some(id) = drop.iter().find(|id| !self.ids.contains(id)) {
+            let known = self.ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+            return Err(Error::setting("--drop", id, format!("no such id in features.tsv; there are: {known}")));
+        }
+        let n_sites = observations.n_sites();
+        let own_means = own_means(observations, center)?;
+        let rows_at_once = (BATCH_BYTES / (8 * n_sites)).max(1);
+        observations.for_each_chunk(&mut |run, first_row, values| {
+            for (at, rows) in values.chunks_mut(rows_at_once * n_sites).enumerate() {
+                let means = own_means.get(run).map_or(MeansOf::Training, |means| MeansOf::These(means));
+                visit(self.transform_batch::<R>(rows, first_row + at * rows_at_once, means, drop)?)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn transform_batch<R: Real>(
+        &self,
+        rows: &mut [f64],
+        first_row: usize,
+        means: MeansOf,
+        drop: &[u64],
+    ) -> Result<Batch> {
+        let n_sites = self.structure.n_sites();
+        let n_rows = rows.len() / n_sites;
+        let mut offsets = vec![0.0; n_rows];
+        share(rows.chunks_exact_mut(n_sites).zip(&mut offsets), || (), |_, (row, offset)| {
+            *offset = self.preprocessing.apply(row, means);
+        });
+        to_spectra(rows, &self.structure, |_| {});
+        let mut data = SpectralData::<R>::zeros(n_rows, n_sites);
+        lay_out(rows, 0, &mut data);
+        let mut sums = Sums::new(n_rows, n_sites, self.ids.len());
+        for (number, path) in self.draws.iter().enumerate() {
+            let state = Draws::read::<R>(path)?;
+            // The draw's number keys the streams, so that draws differ and batches do not matter.
+            let streams = Streams { seed: self.seed, chain: 0, sweep: number as u64 };
+            let (means, _) = infer(&data, &state, Effort::FULL, &streams, first_row);
+            self.add_draw(&state, &means, drop, &mut sums);
+        }
+        Ok(self.finish(sums, first_row, means, &offsets))
+    }
+
+    fn add_draw<R: Real>(&self, state: &State<R>, means: &[RowMeans], drop: &[u64], sums: &mut Sums) {
+        let k = state.n_features();
+        let images = unit_images(&state.features, &self.structure, &self.preprocessing);
+        for (column, (id, image)) in self.ids.iter().zip(&self.images).enumerate() {
+            let Some(place) = state.feature_ids.iter().position(|other| other == id) else { continue };
+            let (unit, norm) = &images[place];
+            let along: f64 = unit.iter().zip(image).map(|(x, &m)| x * f64::from(m)).sum();
+            let factor = if along < 0.0 { -norm } else { *norm };
+            sums.present[column] += 1.0;
+            for (row, means) in means.iter().enumerate() {
+                sums.weights[row * self.ids.len() + column] += factor * means.weights[place];
+                sums.activation[row * self.ids.len() + column] += means.activation[place];
+            }
+        }
+        let kept = |place: usize| !drop.contains(&state.feature_ids[place]);
+        let weights: Vec<R> = means
+            .iter()
+            .flat_map(|row| (0..k).map(|j| R::from_f64(if kept(j) { row.weights[j] } else { 0.0 })))
+            .collect();
+        let n_rows = means.len();
+        share(sums.reconstruction.tile_slices_mut().enumerate(), Vec::new, |product: &mut Vec<R>, (tile, sum)| {
+            let features = state.features.tile(tile);
+            product.resize(sum.len(), R::zero());
+            multiply(product, View::new(&weights, n_rows, k), View::new(features, k, features.len() / k.max(1)));
+            sum.iter_mut().zip(product.iter()).for_each(|(sum, x)| *sum += x.to_f64());
+        });
+        sums.n_draws += 1.0;
+    }
+
+    fn finish(&self, sums: Sums, first_row: usize, means: MeansOf, offsets: &[f64]) -> Batch {
+        let k = self.ids.len();
+        let mean = |values: &[f64]| -> Vec<f32> {
+            values.iter().enumerate().map(|(at, x)| (x / sums.present[at % k].max(1.0)) as f32).collect()
+        };
+        let mut reconstruction = vec![0.0f32; offsets.len() * self.structure.n_sites()];
+        let rows = reconstruction.chunks_exact_mut(self.structure.n_sites()).enumerate();
+        share(rows, Vec::new, |scratch, (row, out)| {
+            let mut image: Vec<f64> = sums.reconstruction.row(row).iter().map(|x| x / sums.n_draws).collect();
+            self.structure.apply(Direction::ToSites, &mut image, scratch);
+            self.preprocessing.restore(&mut image, means, offsets[row]);
+            out.iter_mut().zip(&image).for_each(|(to, x)| *to = *x as f32);
+        });
+        Batch { first_row, weights: mean(&sums.weights), activation: mean(&sums.activation), reconstruction }
+    }
+}
+
+/// Sums over draws.
+struct Sums {
+    n_draws: f64,
+    /// Draws in which each persistent feature was there.
+    present: Vec<f64>,
+    weights: Vec<f64>,
+    activation: Vec<f64>,
+    reconstruction: SpectralData<f64>,
+}
+
+impl Sums {
+    fn new(n_rows: usize, n_modes: usize, k: usize) -> Sums {
+        Sums {
+            n_draws: 0.0,
+            present: vec![0.0; k],
+            weights: vec![0.0; n_rows * k],
+            activation: vec![0.0; n_rows * k],
+            reconstruction: SpectralData::zeros(n_rows, n_modes),
+        }
+    }
+}
+
+/// Site means of each new file, where they are wanted.
+fn own_means(observations: &Observations, center: CenterNew) -> Result<Vec<Vec<f64>>> {
+    if center == CenterNew::Train {
+        return Ok(Vec::new());
+    }
+    let n_sites = observations.n_sites();
+    let mut sums = vec![vec![0.0; n_sites]; observations.n_runs()];
+    observations.for_each_chunk(&mut |run, _, values| {
+        for row in values.chunks_exact(n_sites) {
+            sums[run].iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+        }
+        Ok(())
+    })?;
+    for (run, sums) in sums.iter_mut().enumerate() {
+        let n = observations.run_rows(run).len() as f64;
+        sums.iter_mut().for_each(|sum| *sum /= n);
+    }
+    Ok(sums)
+}

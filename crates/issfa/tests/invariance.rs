@@ -1,0 +1,99 @@
+//! Invariance from the prior: every kernel and the whole sweep leave the joint law alone, and wrong ones are caught.
+//!
+//! The slow suite is `ISSFA_SLOW=1 cargo test -p issfa --test invariance -- --include-ignored --nocapture`.
+
+use issfa::kernels::Kernel;
+use issfa::model::WeightMeanPrior;
+use issfa::selftest::{Report, STATISTICS, Subject, Tiny, run, threshold};
+
+/// The probability that a group of correct subjects fails by chance.
+const FALSE_ALARM_RATE: f64 = 1e-3;
+
+fn repeats() -> u64 {
+    if std::env::var("ISSFA_SLOW").is_ok_and(|value| value == "1") { 1_000_000 } else { 100_000 }
+}
+
+fn whole_sweep() -> Subject {
+    Subject::Kernels(Kernel::DEFAULT_SWEEP.to_vec())
+}
+
+/// Prints all worst statistics of a group, then asserts them.
+fn check(reports: &[(String, Report)]) {
+    let limit = threshold(STATISTICS.len() * reports.len(), FALSE_ALARM_RATE);
+    for (name, report) in reports {
+        let (statistic, z) = report.worst();
+        println!("{name:55} {:>8} repeats, worst {z:6.2} ({statistic})", report.repeats);
+    }
+    for (name, report) in reports {
+        let (statistic, z) = report.worst();
+        assert!(
+            z.abs() < limit,
+            "{name}: {statistic} moved by {z:.2} standard errors in {} repeats; {} correct statistics pass {limit:.2} \
+             with probability {FALSE_ALARM_RATE}",
+            report.repeats,
+            STATISTICS.len() * reports.len()
+        );
+    }
+}
+
+/// How many of the statistics changed at all.
+fn n_moving(report: &Report) -> usize {
+    report.z.iter().filter(|&&z| z != 0.0).count()
+}
+
+#[test]
+fn every_kernel_and_the_whole_sweep() {
+    let one = |subject: Subject| (subject.name(), run(&Tiny::default(), &subject, 101, repeats()));
+    let reports: Vec<(String, Report)> = Subject::shipped().into_iter().map(one).collect();
+    assert!(reports.iter().all(|(_, report)| n_moving(report) > 0), "a subject that changes nothing is not tested");
+    assert_eq!(n_moving(&reports[reports.len() - 1].1), STATISTICS.len(), "the whole sweep changes everything");
+    check(&reports);
+}
+
+#[test]
+fn the_whole_sweep_on_other_models() {
+    let tiny = Tiny::default;
+    let cases = [
+        (
+            "isFA: iid(4), weight mean fixed at 0",
+            Tiny { structure: "iid(4)".into(), weight_mean: WeightMeanPrior::Fixed(0.0), ..tiny() },
+        ),
+        ("at most 3 features", Tiny { max_features: 3, ..tiny() }),
+        ("one row", Tiny { n_rows: 1, ..tiny() }),
+        ("two rows", Tiny { n_rows: 2, ..tiny() }),
+        ("path(3) x iid(2), q^2 + q", Tiny { structure: "path(3) x iid(2)".into(), curve: "q^2 + q".into(), ..tiny() }),
+        ("path(2) x path(2), axes", Tiny { curve: "axes".into(), ..tiny() }),
+    ];
+    let one = |(seed, (name, tiny)): (usize, (&str, Tiny))| {
+        (name.to_string(), run(&tiny, &whole_sweep(), 201 + seed as u64, repeats()))
+    };
+    check(&cases.into_iter().enumerate().map(one).collect::<Vec<_>>());
+}
+
+/// The worst statistic of a wrong subject.
+fn worst_of(subject: Subject, seed: u64, repeats: u64) -> f64 {
+    let report = run(&Tiny::default(), &subject, seed, repeats);
+    let (statistic, z) = report.worst();
+    println!("{:55} {repeats:>8} repeats, worst {z:6.2} ({statistic})", report.subject);
+    z.abs()
+}
+
+#[test]
+fn the_printed_repulsion_is_caught() {
+    let worst = worst_of(Subject::PrintedRepulsion, 301, 20_000);
+    assert!(worst > 20.0, "only {worst:.2} standard errors: the test has lost its bite");
+}
+
+#[test]
+fn the_uncorrected_laplace_step_is_caught() {
+    let limit = threshold(STATISTICS.len(), FALSE_ALARM_RATE);
+    let worst = worst_of(Subject::UncorrectedLaplace, 302, 300_000);
+    assert!(worst > limit, "only {worst:.2} standard errors (threshold {limit:.2}): the test has lost its bite");
+}
+
+#[test]
+#[ignore = "four million sweeps take minutes: part of the slow suite"]
+fn the_scan_in_storage_order_is_caught() {
+    let worst = worst_of(Subject::StorageOrder, 303, 4_000_000);
+    assert!(worst > 4.5, "only {worst:.2} standard errors: the test has lost its bite");
+}

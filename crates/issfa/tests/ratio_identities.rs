@@ -1,0 +1,594 @@
+//! Ratio identities: each kernel's conditional against differences of the slow log joint, on random small states.
+
+mod common;
+
+use common::*;
+use issfa::comm::Solo;
+use issfa::kernels::{
+    Phase, Turn, ibp_repulsion, ibp_strength, noise, rescale, shared_activations::FeatureTerms, theta, unique_features,
+    weight_means, weight_precisions,
+};
+use issfa::linalg::symmetric_eigen;
+use issfa::model::log_joint::{ln_gamma_density, ln_joint, ln_normal_density};
+use issfa::model::{Entry, GammaPrior, InverseGammaPrior, Model, NormalPrior, State, WeightMeanPrior, ibp, simulate};
+use issfa::rng::{Stream, Streams};
+use issfa::spectral::{FeatureSpectra, Projections, mode_energies, project};
+use issfa::structure::Direction;
+
+const N_ROWS: usize = 5;
+const STRUCTURE: &str = "path(3) x path(2)";
+const CURVES: [&str; 3] = ["q", "q^2", "axes"];
+const SEEDS: u64 = 12;
+const TOLERANCE: f64 = 1e-9;
+
+/// Runs `check` on a dozen states a curve and makes sure that features were among them.
+fn on_random_states(weight_mean: WeightMeanPrior, check: impl Fn(&Model<f64>, &State<f64>, &mut Stream)) {
+    let mut n_features = 0;
+    for curve in CURVES {
+        let spectrum = spectrum(STRUCTURE, curve);
+        let priors = priors(spectrum.n_parameters(), weight_mean);
+        for seed in 1..=SEEDS {
+            let (model, state) = draw_case(N_ROWS, &spectrum, &priors, seed);
+            n_features += state.n_features();
+            check(&model, &state, &mut stream(seed, 1));
+        }
+    }
+    assert!(n_features > 50, "{n_features} features in all: the states are too poor to test anything");
+}
+
+/// The difference of the log joint, and the size it is to be compared with.
+fn ln_joint_change(model: &Model<f64>, from: &State<f64>, to: &State<f64>) -> (f64, f64) {
+    let (before, after) = (ln_joint(model, from), ln_joint(model, to));
+    (after - before, 1.0 + before.abs() + after.abs())
+}
+
+fn ln_inverse_gamma(x: f64, prior: InverseGammaPrior) -> f64 {
+    ln_gamma_density(1.0 / x, GammaPrior { shape: prior.shape, rate: prior.scale }) - 2.0 * x.ln()
+}
+
+fn squared_residual(model: &Model<f64>, state: &State<f64>) -> f64 {
+    let row = |t: usize| {
+        let mean = simulate::noiseless_row(state, t);
+        model.data.row(t).iter().zip(mean).map(|(y, m)| (y - m).powi(2)).sum::<f64>()
+    };
+    (0..N_ROWS).map(row).sum()
+}
+
+/// The active weights of one feature.
+fn active_weights(state: &State<f64>, feature: usize) -> Vec<f64> {
+    let entries = state.loadings.rows().iter().flatten();
+    entries.filter(|entry| entry.feature == feature).map(|entry| entry.weight).collect()
+}
+
+fn fresh_projections(model: &Model<f64>, state: &State<f64>) -> Projections {
+    project(&model.data, &model.row_norms, &state.loadings, &mut state.features.clone(), &Solo)
+}
+
+#[test]
+fn features() {
+    on_random_states(NORMAL_MEAN, |model, state, stream| {
+        let k = state.n_features();
+        let precisions = model.spectrum.precisions(&state.theta());
+        let mut moved = state.clone();
+        let other: Vec<Vec<f64>> = (0..k).map(|_| normals(precisions.len(), stream)).collect();
+        moved.features = FeatureSpectra::from_rows(precisions.len(), other.iter().map(Vec::as_slice));
+        let (old, new) = (spectra(&state.features), spectra(&moved.features));
+        let data: Vec<Vec<f64>> = (0..N_ROWS).map(|t| model.data.row(t)).collect();
+        let mut ratio = 0.0;
+        for (mode, &h) in precisions.iter().enumerate() {
+            let at_mode = |rows: &[Vec<f64>]| rows.iter().map(|row| row[mode]).collect::<Vec<_>>();
+            let (mean, covariance) =
+                dense_feature_conditional(&state.loadings, &at_mode(&data), state.noise_variance, h);
+            ratio += ln_normal_dense(&at_mode(&new), &mean, &covariance)
+                - ln_normal_dense(&at_mode(&old), &mean, &covariance);
+            check_rotation(state, &at_mode(&data), h, &mean, &covariance);
+        }
+        let (change, size) = ln_joint_change(model, state, &moved);
+        assert_close(ratio, change, TOLERANCE, size, "features");
+    });
+}
+
+/// `P diag(1/d) P'` with `d_i = lambda_i / s2 + h`, and its product with `B / s2`, against the dense inverse.
+fn check_rotation(state: &State<f64>, data_at_mode: &[f64], h: f64, mean: &[f64], covariance: &[f64]) {
+    let k = state.n_features();
+    let rotation = symmetric_eigen(&state.loadings.gram(), k);
+    let precision = |i: usize| rotation.values[i].max(0.0) / state.noise_variance + h;
+    let entry = |a: usize, b: usize| {
+        (0..k).map(|i| rotation.vectors[a * k + i] * rotation.vectors[b * k + i] / precision(i)).sum::<f64>()
+    };
+    let rotated: Vec<f64> = (0..k * k).map(|at| entry(at / k, at % k)).collect();
+    let dense = dense_loadings(&state.loadings);
+    let pull: Vec<f64> = (0..k)
+        .map(|a| (0..N_ROWS).map(|t| dense[t * k + a] * data_at_mode[t]).sum::<f64>() / state.noise_variance)
+        .collect();
+    let size = 1.0 + mean.iter().chain(covariance).fold(0.0, |most: f64, x| most.max(x.abs()));
+    rotated.iter().zip(covariance).for_each(|(x, y)| assert_close(*x, *y, TOLERANCE, size, "rotated covariance"));
+    let rotated_mean = if k == 0 { vec![] } else { apply(&rotated, &pull) };
+    rotated_mean.iter().zip(mean).for_each(|(x, y)| assert_close(*x, *y, TOLERANCE, size, "rotated mean"));
+}
+
+#[test]
+fn noise_variance() {
+    on_random_states(NORMAL_MEAN, |model, state, _| {
+        let residual = squared_residual(model, state);
+        let projections = fresh_projections(model, state);
+        assert_close(projections.squared_residual(), residual, TOLERANCE, 1.0 + residual, "residual of the pass");
+        let given = noise::conditional(model.priors.noise, model.n_cells(), residual);
+        for factor in [0.3, 0.9, 2.5] {
+            let moved = State { noise_variance: factor * state.noise_variance, ..state.clone() };
+            let ratio = ln_inverse_gamma(moved.noise_variance, given) - ln_inverse_gamma(state.noise_variance, given);
+            let (change, size) = ln_joint_change(model, state, &moved);
+            assert_close(ratio, change, TOLERANCE, size, "noise variance");
+        }
+    });
+}
+
+#[test]
+fn strength() {
+    on_random_states(NORMAL_MEAN, |model, state, _| {
+        let given =
+            ibp_strength::conditional(model.priors.ibp_strength, state.n_features(), N_ROWS, state.ibp_repulsion);
+        for factor in [0.2, 3.0] {
+            let moved = State { ibp_strength: factor * state.ibp_strength, ..state.clone() };
+            let ratio = ln_gamma_density(moved.ibp_strength, given) - ln_gamma_density(state.ibp_strength, given);
+            let (change, size) = ln_joint_change(model, state, &moved);
+            assert_close(ratio, change, TOLERANCE, size, "strength");
+        }
+    });
+}
+
+/// The walk is symmetric in `ln beta` and the joint is a density in beta: the Jacobian is `beta* / beta`.
+#[test]
+fn repulsion() {
+    on_random_states(NORMAL_MEAN, |model, state, _| {
+        for factor in [0.2_f64, 0.8, 3.0] {
+            let (from, to) = (state.ibp_repulsion, factor * state.ibp_repulsion);
+            let moved = State { ibp_repulsion: to, ..state.clone() };
+            let counts = state.loadings.counts();
+            let ratio =
+                ibp_repulsion::ln_ratio(model.priors.ibp_repulsion, state.ibp_strength, counts, N_ROWS, from, to);
+            let (change, size) = ln_joint_change(model, state, &moved);
+            assert_close(ratio, change + factor.ln(), TOLERANCE, size, "repulsion");
+        }
+    });
+}
+
+#[test]
+fn means_of_weights() {
+    on_random_states(NORMAL_MEAN, |model, state, stream| {
+        let WeightMeanPrior::Normal(prior) = model.priors.weight_mean else { panic!("the prior is normal") };
+        for feature in 0..state.n_features() {
+            let weights = active_weights(state, feature);
+            let given = weight_means::conditional(
+                prior,
+                state.weight_precisions[feature],
+                weights.len() as f64,
+                weights.iter().sum(),
+            );
+            let mut moved = state.clone();
+            moved.weight_means[feature] += simulate::normal(stream);
+            let ratio = ln_normal_density(moved.weight_means[feature], given)
+                - ln_normal_density(state.weight_means[feature], given);
+            let (change, size) = ln_joint_change(model, state, &moved);
+            assert_close(ratio, change, TOLERANCE, size, "mean of weights");
+        }
+    });
+}
+
+#[test]
+fn precisions_of_weights() {
+    for weight_mean in [NORMAL_MEAN, WeightMeanPrior::Fixed(0.0)] {
+        on_random_states(weight_mean, |model, state, _| {
+            for feature in 0..state.n_features() {
+                let weights = active_weights(state, feature);
+                let squares = weights.iter().map(|a| (a - state.weight_means[feature]).powi(2)).sum();
+                let given =
+                    weight_precisions::conditional(model.priors.weight_precision, weights.len() as f64, squares);
+                let mut moved = state.clone();
+                moved.weight_precisions[feature] *= 1.7;
+                let ratio = ln_gamma_density(moved.weight_precisions[feature], given)
+                    - ln_gamma_density(state.weight_precisions[feature], given);
+                let (change, size) = ln_joint_change(model, state, &moved);
+                assert_close(ratio, change, TOLERANCE, size, "precision of weights");
+            }
+        });
+    }
+}
+
+/// The state with one entry of the loadings replaced or taken away.
+fn with_entry(state: &State<f64>, row: usize, feature: usize, weight: Option<f64>) -> State<f64> {
+    let mut moved = state.clone();
+    moved.loadings.edit_rows(|rows| {
+        rows[row].retain(|entry| entry.feature != feature);
+        rows[row].extend(weight.map(|weight| Entry { feature, weight }));
+        rows[row].sort_unstable_by_key(|entry| entry.feature);
+    });
+    moved
+}
+
+/// With `m` other rows using a feature its column weighs `B(m + z, T - m - z + beta)`, so the exchangeable prior
+/// odds are `m / (T - 1 - m + beta)`; given the probability `pi` they are `pi / (1 - pi)`.
+#[test]
+fn shared_activations() {
+    on_random_states(NORMAL_MEAN, |model, state, stream| {
+        let projections = fresh_projections(model, state);
+        for row in 0..N_ROWS {
+            for feature in 0..state.n_features() {
+                let own = state.loadings.row(row).iter().any(|entry| entry.feature == feature);
+                let elsewhere = state.loadings.counts()[feature] - usize::from(own);
+                if elsewhere > 0 {
+                    check_activation(model, state, &projections, (row, feature, elsewhere as f64), stream);
+                }
+            }
+        }
+    });
+}
+
+fn check_activation(
+    model: &Model<f64>,
+    state: &State<f64>,
+    projections: &Projections,
+    (row, feature, elsewhere): (usize, usize, f64),
+    stream: &mut Stream,
+) {
+    let k = state.n_features();
+    let off = with_entry(state, row, feature, None);
+    let spectrum = state.features.feature(feature);
+    let explained = simulate::noiseless_row(&off, row);
+    let partial: Vec<f64> = model.data.row(row).iter().zip(explained).map(|(y, m)| y - m).collect();
+    let inner = dot(&partial, &spectrum);
+    let others = off.loadings.row(row).iter().map(|e| e.weight * projections.gram()[e.feature * k + feature]);
+    let by_projections = projections.row(row)[feature] - others.sum::<f64>();
+    assert_close(by_projections, inner, TOLERANCE, 10.0 + inner.abs(), "inner product from projections");
+    let terms = FeatureTerms {
+        squared_norm: dot(&spectrum, &spectrum),
+        noise_variance: state.noise_variance,
+        weight: NormalPrior { mean: state.weight_means[feature], precision: state.weight_precisions[feature] },
+        ln_prior_odds: None,
+    };
+    let prior_odds = elsewhere / (N_ROWS as f64 - 1.0 - elsewhere + state.ibp_repulsion);
+    let ln_odds = terms.ln_odds(inner, prior_odds.ln());
+    for _ in 0..3 {
+        let weight = 2.0 * simulate::normal(stream);
+        let on = with_entry(state, row, feature, Some(weight));
+        let (change, size) = ln_joint_change(model, &off, &on);
+        let found = change - ln_normal_density(weight, terms.active_weight(inner));
+        assert_close(found, ln_odds, TOLERANCE, size, "activation");
+    }
+}
+
+/// A proposed unique feature.
+struct Newborn {
+    weight: f64,
+    weight_mean: f64,
+    weight_precision: f64,
+}
+
+impl Newborn {
+    fn draw(model: &Model<f64>, stream: &mut Stream) -> Newborn {
+        let prior = model.priors.weight_precision;
+        let weight_mean = simulate::weight_mean(&model.priors.weight_mean, stream);
+        let weight_precision = simulate::gamma(prior.shape, prior.rate, stream);
+        let weight = weight_mean + simulate::normal(stream) / weight_precision.sqrt();
+        Newborn { weight, weight_mean, weight_precision }
+    }
+
+    /// Its density under the proposal, as one point of a Poisson process: the rate times the densities.
+    fn ln_proposal(&self, model: &Model<f64>, rate: f64) -> f64 {
+        let weight = NormalPrior { mean: self.weight_mean, precision: self.weight_precision };
+        let mut total = rate.ln() + ln_gamma_density(self.weight_precision, model.priors.weight_precision);
+        if let WeightMeanPrior::Normal(prior) = model.priors.weight_mean {
+            total += ln_normal_density(self.weight_mean, prior);
+        }
+        total + ln_normal_density(self.weight, weight)
+    }
+}
+
+/// The state without the features that only `row` uses.
+fn without_unique(state: &State<f64>, row: usize) -> State<f64> {
+    let mut bare = state.clone();
+    let unique = |entry: &&Entry| state.loadings.counts()[entry.feature] == 1;
+    let dead: Vec<usize> = state.loadings.row(row).iter().filter(unique).map(|entry| entry.feature).collect();
+    bare.remove_features(&dead);
+    bare
+}
+
+fn with_newborns(bare: &State<f64>, row: usize, born: &[Newborn], spectra: &[Vec<f64>]) -> State<f64> {
+    let mut state = bare.clone();
+    for (born, spectrum) in born.iter().zip(spectra) {
+        state.loadings.push_unique(row, born.weight);
+        state.features.push(spectrum);
+        let id = state.new_id();
+        state.feature_ids.push(id);
+        state.weight_means.push(born.weight_mean);
+        state.weight_precisions.push(born.weight_precision);
+    }
+    state
+}
+
+/// `ln p(S_new | rest)` in the rank-one form: mean `a r/s2 / (h + c/s2)`, covariance `(1/h)(I - a a'/(s2 h + c))`.
+fn ln_spectra_density(
+    born: &[Newborn],
+    spectra: &[Vec<f64>],
+    residual: &[f64],
+    precisions: &[f64],
+    noise_variance: f64,
+) -> f64 {
+    let n = born.len();
+    let energy: f64 = born.iter().map(|b| b.weight.powi(2)).sum();
+    let at_mode = |mode: usize| {
+        let h = precisions[mode];
+        let values: Vec<f64> = spectra.iter().map(|s| s[mode]).collect();
+        let scale = residual[mode] / noise_variance / (h + energy / noise_variance);
+        let mean: Vec<f64> = born.iter().map(|b| b.weight * scale).collect();
+        let entry = |a: usize, b: usize| {
+            let identity = f64::from(u8::from(a == b));
+            (identity - born[a].weight * born[b].weight / (noise_variance * h + energy)) / h
+        };
+        let covariance: Vec<f64> = (0..n * n).map(|at| entry(at / n, at % n)).collect();
+        ln_normal_dense(&values, &mean, &covariance)
+    };
+    (0..residual.len()).map(at_mode).sum()
+}
+
+/// What a set of unique features gains, read off the log joint: everything but the evidence is taken away.
+fn ln_gain_by_joint(
+    model: &Model<f64>,
+    bare: &State<f64>,
+    row: usize,
+    residual: &[f64],
+    born: &[Newborn],
+    stream: &mut Stream,
+) -> (f64, f64) {
+    let precisions = model.spectrum.precisions(&bare.theta());
+    let spectra: Vec<Vec<f64>> = born.iter().map(|_| normals(precisions.len(), stream)).collect();
+    let (change, size) = ln_joint_change(model, bare, &with_newborns(bare, row, born, &spectra));
+    let rate = ibp::unique_rate(N_ROWS, bare.ibp_strength, bare.ibp_repulsion);
+    let proposal: f64 = born.iter().map(|b| b.ln_proposal(model, rate)).sum();
+    let drawn = ln_spectra_density(born, &spectra, residual, &precisions, bare.noise_variance);
+    (change - proposal - drawn, size + drawn.abs())
+}
+
+#[test]
+fn unique_features_by_the_joint() {
+    for weight_mean in [NORMAL_MEAN, WeightMeanPrior::Fixed(0.0)] {
+        on_random_states(weight_mean, |model, state, stream| {
+            let precisions = model.spectrum.precisions(&state.theta());
+            let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
+            for row in 0..N_ROWS {
+                let bare = without_unique(state, row);
+                let explained = simulate::noiseless_row(&bare, row);
+                let residual: Vec<f64> = model.data.row(row).iter().zip(explained).map(|(y, m)| y - m).collect();
+                for n_new in 0..4 {
+                    let born: Vec<Newborn> = (0..n_new).map(|_| Newborn::draw(model, stream)).collect();
+                    let energy = born.iter().map(|b| b.weight.powi(2)).sum();
+                    let evidence = unique_features::ln_evidence(&residual, energy, &variances, state.noise_variance);
+                    let (gain, size) = ln_gain_by_joint(model, &bare, row, &residual, &born, stream);
+                    assert_close(evidence, gain, TOLERANCE, size, "unique features");
+                }
+            }
+        });
+    }
+}
+
+/// The whole acceptance ratio from the current set (as the state has it, spectra and all) to a proposed one.
+#[test]
+fn births_and_deaths() {
+    on_random_states(NORMAL_MEAN, |model, state, stream| {
+        let precisions = model.spectrum.precisions(&state.theta());
+        let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
+        let rate = ibp::unique_rate(N_ROWS, state.ibp_strength, state.ibp_repulsion);
+        for row in 0..N_ROWS {
+            let unique = state.loadings.row(row).iter().filter(|entry| state.loadings.counts()[entry.feature] == 1);
+            let old_spectra: Vec<Vec<f64>> = unique.clone().map(|e| state.features.feature(e.feature)).collect();
+            let newborn = |entry: &Entry| Newborn {
+                weight: entry.weight,
+                weight_mean: state.weight_means[entry.feature],
+                weight_precision: state.weight_precisions[entry.feature],
+            };
+            let old: Vec<Newborn> = unique.map(newborn).collect();
+            let new: Vec<Newborn> = (0..1 + row % 3).map(|_| Newborn::draw(model, stream)).collect();
+            let new_spectra: Vec<Vec<f64>> = new.iter().map(|_| normals(precisions.len(), stream)).collect();
+            let bare = without_unique(state, row);
+            let explained = simulate::noiseless_row(&bare, row);
+            let residual: Vec<f64> = model.data.row(row).iter().zip(explained).map(|(y, m)| y - m).collect();
+            let ln_proposal = |born: &[Newborn], spectra: &[Vec<f64>]| {
+                born.iter().map(|b| b.ln_proposal(model, rate)).sum::<f64>()
+                    + ln_spectra_density(born, spectra, &residual, &precisions, state.noise_variance)
+            };
+            let evidence = |born: &[Newborn]| {
+                let energy = born.iter().map(|b| b.weight.powi(2)).sum();
+                unique_features::ln_evidence(&residual, energy, &variances, state.noise_variance)
+            };
+            let (change, size) = ln_joint_change(model, state, &with_newborns(&bare, row, &new, &new_spectra));
+            let ratio = change + ln_proposal(&old, &old_spectra) - ln_proposal(&new, &new_spectra);
+            assert_close(evidence(&new) - evidence(&old), ratio, TOLERANCE, 10.0 * size, "birth and death");
+        }
+    });
+}
+
+/// In the site domain, with dense covariances `s2 I + sum_k a_k^2 Q^-1` to which the features are added one by one.
+#[test]
+fn unique_features_by_dense_covariances() {
+    let structure = structure(STRUCTURE);
+    let n = structure.n_sites();
+    on_random_states(NORMAL_MEAN, |model, state, stream| {
+        let precisions = model.spectrum.precisions(&state.theta());
+        let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
+        let columns: Vec<Vec<f64>> = (0..n)
+            .map(|mode| {
+                let mut column = vec![0.0; n];
+                column[mode] = 1.0;
+                structure.apply(Direction::ToSites, &mut column, &mut Vec::new());
+                column
+            })
+            .collect();
+        let residual = normals(n, stream);
+        let mut at_sites = residual.clone();
+        structure.apply(Direction::ToSites, &mut at_sites, &mut Vec::new());
+        let mut covariance = vec![0.0; n * n];
+        (0..n).for_each(|i| covariance[i * n + i] = state.noise_variance);
+        let zero = vec![0.0; n];
+        let noise_only = ln_normal_dense(&at_sites, &zero, &covariance);
+        let mut energy = 0.0;
+        for _ in 0..3 {
+            let weight = simulate::normal(stream);
+            energy += weight * weight;
+            for at in 0..n * n {
+                covariance[at] += (0..n)
+                    .map(|mode| weight * weight * variances[mode] * columns[mode][at / n] * columns[mode][at % n])
+                    .sum::<f64>();
+            }
+            let gain = ln_normal_dense(&at_sites, &zero, &covariance) - noise_only;
+            let evidence = unique_features::ln_evidence(&residual, energy, &variances, state.noise_variance);
+            assert_close(evidence, gain, TOLERANCE, 1.0 + noise_only.abs(), "dense evidence");
+        }
+    });
+}
+
+/// Lends the target of theta's kernel for a state.
+fn with_target(model: &Model<f64>, state: &State<f64>, check: impl FnOnce(&theta::Target)) {
+    let energies = mode_energies(&state.features);
+    check(&theta::Target {
+        spectrum: &model.spectrum,
+        priors: &model.priors.ln_theta,
+        n_features: state.n_features() as f64,
+        energies: &energies,
+        comm: &Solo,
+    });
+}
+
+#[test]
+fn theta_target() {
+    on_random_states(NORMAL_MEAN, |model, state, stream| {
+        let mut moved = state.clone();
+        moved.ln_theta.iter_mut().for_each(|x| *x += 0.7 * simulate::normal(stream));
+        let (change, size) = ln_joint_change(model, state, &moved);
+        with_target(model, state, |target| {
+            let ratio = target.value(&moved.ln_theta) - target.value(&state.ln_theta);
+            assert_close(ratio, change, TOLERANCE, size, "theta");
+            let expansion = target.expand(&moved.ln_theta);
+            assert_close(expansion.value, target.value(&moved.ln_theta), 1e-12, size, "value of the expansion");
+        });
+    });
+}
+
+#[test]
+fn theta_derivatives() {
+    on_random_states(NORMAL_MEAN, |model, state, _| {
+        with_target(model, state, |target| {
+            let (n, step) = (state.ln_theta.len(), 1e-5);
+            let here = target.expand(&state.ln_theta);
+            let size = 1.0 + here.value.abs() + here.hessian.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+            for p in 0..n {
+                let shifted = |by: f64| {
+                    let mut point = state.ln_theta.clone();
+                    point[p] += by;
+                    target.expand(&point)
+                };
+                let (up, down) = (shifted(step), shifted(-step));
+                let slope = (up.value - down.value) / (2.0 * step);
+                assert_close(here.gradient[p], slope, 1e-7, size, "gradient");
+                for r in 0..n {
+                    let slope = (up.gradient[r] - down.gradient[r]) / (2.0 * step);
+                    assert_close(here.hessian[p * n + r], slope, 1e-7, size, "hessian");
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn theta_mode() {
+    on_random_states(NORMAL_MEAN, |model, state, _| {
+        with_target(model, state, |target| {
+            let found = theta::Approximation::find(target);
+            let there = target.expand(&found.mode);
+            let steepest = there.gradient.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+            assert!(steepest < 1e-5 * (1.0 + there.value.abs()), "gradient {:?} at the mode", there.gradient);
+            assert!(there.value >= target.value(&state.ln_theta) - 1e-9, "the mode is below the current point");
+            let at_mode = found.ln_t_density(&found.mode);
+            assert!(at_mode >= found.ln_t_density(&state.ln_theta), "the proposal peaks at the mode");
+            let again = theta::Approximation::find(target);
+            assert_eq!(found.mode, again.mode, "the mode is a function of the target alone");
+        });
+    });
+}
+
+/// The density of the proposal does not move with the current xi: a state that differs only there has the same one.
+#[test]
+fn theta_proposal_ignores_the_current_value() {
+    on_random_states(NORMAL_MEAN, |model, state, _| {
+        let moved = State { ln_theta: state.ln_theta.iter().map(|x| x + 1.0).collect(), ..state.clone() };
+        let density = |state: &State<f64>| {
+            let mut found = (vec![], 0.0);
+            with_target(model, state, |target| {
+                let approximation = theta::Approximation::find(target);
+                found = (approximation.mode.clone(), approximation.ln_t_density(&vec![0.1; state.ln_theta.len()]));
+            });
+            found
+        };
+        assert_eq!(density(state), density(&moved));
+    });
+}
+
+/// Scaled coordinates: K V features by 1/c, active weights by c, K precisions by 1/c^2, K means by c unless fixed.
+#[test]
+fn rescaling() {
+    for weight_mean in [NORMAL_MEAN, WeightMeanPrior::Fixed(0.0)] {
+        on_random_states(weight_mean, |model, state, _| {
+            for ln_c in [-0.4_f64, 0.05, 0.9] {
+                let degree = model.spectrum.degree().expect("the curves of this test are homogeneous");
+                let scales = rescale::Scales {
+                    ln_theta: state.ln_theta.clone(),
+                    weight_means: state.weight_means.clone(),
+                    weight_precisions: state.weight_precisions.clone(),
+                };
+                let scaled = scales.scaled(ln_c, degree);
+                let ratio = rescale::ln_ratio(&model.priors, &scales, &scaled, ln_c);
+                let mut moved = state.clone();
+                moved.features.scale((-ln_c).exp());
+                moved.loadings.scale(ln_c.exp());
+                moved.ln_theta = scaled.ln_theta;
+                moved.weight_means = scaled.weight_means;
+                moved.weight_precisions = scaled.weight_precisions;
+                let k = state.n_features() as f64;
+                let free_means = if matches!(weight_mean, WeightMeanPrior::Normal(_)) { k } else { 0.0 };
+                let coordinates =
+                    -k * model.spectrum.n_modes() as f64 + state.loadings.n_active() as f64 - 2.0 * k + free_means;
+                let (change, size) = ln_joint_change(model, state, &moved);
+                assert_close(ratio, change + coordinates * ln_c, TOLERANCE, size, "rescaling");
+            }
+        });
+    }
+}
+
+/// The kernel itself leaves `W S` alone, keeps a fixed mean at 0, and stands aside where no move exists.
+#[test]
+fn rescaling_moves_along_the_ridge() {
+    let turn = Turn { streams: Streams { seed: 5, chain: 0, sweep: 1 }, phase: Phase::Sampling };
+    for weight_mean in [NORMAL_MEAN, WeightMeanPrior::Fixed(0.0), WeightMeanPrior::Fixed(1.0)] {
+        on_random_states(weight_mean, |model, state, _| {
+            let (mut moved, mut projections) = (state.clone(), fresh_projections(model, state));
+            let info = rescale::update(model, &mut moved, &mut projections, &turn);
+            if state.n_features() == 0 || weight_mean == WeightMeanPrior::Fixed(1.0) {
+                assert!(info.proposed == 0 && moved == *state && projections.features_are_fresh());
+            }
+            assert_eq!(projections.features_are_fresh(), info.accepted == 0);
+            if weight_mean == WeightMeanPrior::Fixed(0.0) {
+                assert_eq!(moved.weight_means, state.weight_means);
+            }
+            for row in 0..N_ROWS {
+                let (old, new) = (simulate::noiseless_row(state, row), simulate::noiseless_row(&moved, row));
+                let size = 1.0 + dot(&old, &old).sqrt();
+                old.iter().zip(new).for_each(|(x, y)| assert_close(y, *x, 1e-12, size, "W S"));
+            }
+        });
+    }
+    let spectrum = spectrum(STRUCTURE, "q^2 + q");
+    let priors = priors(spectrum.n_parameters(), NORMAL_MEAN);
+    let (model, state) = draw_case(N_ROWS, &spectrum, &priors, 3);
+    let mut moved = state.clone();
+    let info = rescale::update(&model, &mut moved, &mut Projections::default(), &turn);
+    assert!(state.n_features() > 0 && info.proposed == 0 && moved == state, "q^2 + q is not homogeneous");
+}
