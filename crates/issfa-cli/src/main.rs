@@ -1,5 +1,7 @@
 //! The `issfa` command: flags to checked settings to library calls; one file a command.
 
+#[macro_use]
+mod print;
 mod commands;
 mod options;
 mod progress;
@@ -56,7 +58,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Exit(code)) => ExitCode::from(code),
         Err(Failure::Library(error)) => {
-            eprintln!("error: {error}");
+            err!("error: {error}");
             ExitCode::from(if error.is_wrong_use() { 2 } else { 1 })
         }
     }

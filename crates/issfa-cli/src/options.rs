@@ -49,7 +49,7 @@ impl Common {
     /// Prints a line for people, unless they want quiet.
     pub fn say(&self, text: &str) {
         if !self.quiet && self.progress != ProgressStyle::Json {
-            println!("{text}");
+            out!("{text}");
         }
     }
 }

@@ -72,11 +72,11 @@ impl Observer for Progress {
             View::Plain { last } => {
                 let due = last.is_none_or(|last| last.elapsed() >= PLAIN_EVERY) || row.sweep == total;
                 if due {
-                    eprintln!("chain {} sweep {}/{total} {figures}", row.chain, row.sweep);
+                    err!("chain {} sweep {}/{total} {figures}", row.chain, row.sweep);
                     *last = Some(Instant::now());
                 }
             }
-            View::Json => println!(
+            View::Json => out!(
                 "{}",
                 serde_json::json!({
                     "chain": row.chain, "sweep": row.sweep, "sweeps": total, "n_features": row.n_features,
@@ -96,7 +96,7 @@ impl Observer for Progress {
         match &self.view {
             _ if self.quiet => {}
             View::Bar(bar) => bar.println(text),
-            _ => eprintln!("{text}"),
+            _ => err!("{text}"),
         }
     }
 }

@@ -260,7 +260,11 @@ impl Settings {
             settings: self,
         };
         if checked.target_r2.is_some() && checked.settings.priors.noise.is_some() {
-            return Err(Error::setting("--target-r2", "", "both --target-r2 and --noise-prior set the noise prior; give one"));
+            return Err(Error::setting(
+                "--target-r2",
+                "",
+                "both --target-r2 and --noise-prior set the noise prior; give one",
+            ));
         }
         Ok(checked)
     }
@@ -309,7 +313,11 @@ impl PriorSettings {
         for (name, pair) in normals {
             let Some([mean, sd]) = pair else { continue };
             if !(mean.is_finite() && sd > 0.0 && sd.is_finite()) {
-                return Err(Error::setting(name, format!("[{mean}, {sd}]"), "a normal prior is [mean, sd] with sd > 0"));
+                return Err(Error::setting(
+                    name,
+                    format!("[{mean}, {sd}]"),
+                    "a normal prior is [mean, sd] with sd > 0",
+                ));
             }
         }
         self.weight_mean.fixed().map(|_| ())
@@ -458,7 +466,8 @@ mod tests {
         let settings = Settings::default();
         assert_eq!(toml::from_str::<Settings>(&settings.to_toml()).unwrap(), settings);
         assert!(settings.check().is_ok());
-        let text = "burn-in = 3\nsweeps = 9\nthin = 1\n[priors]\nweight_mean = \"fixed 0\"\n[sweep]\nbirth_rounds = 2\n";
+        let text =
+            "burn-in = 3\nsweeps = 9\nthin = 1\n[priors]\nweight_mean = \"fixed 0\"\n[sweep]\nbirth_rounds = 2\n";
         let settings: Settings = toml::from_str(text).unwrap();
         assert_eq!((settings.burn_in, settings.sweep.birth_rounds), (3, 2));
         assert_eq!(settings.priors.weight_mean.fixed().unwrap(), Some(0.0));

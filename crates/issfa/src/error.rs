@@ -69,7 +69,9 @@ pub enum Error {
     Write { path: PathBuf, source: std::io::Error },
 
     /// The sampler met a number that is not finite.
-    #[error("sweep {sweep}: {what} is not finite; the last checkpoint is kept. Check the data for extreme values, or use --precision f64")]
+    #[error(
+        "sweep {sweep}: {what} is not finite; the last checkpoint is kept. Check the data for extreme values, or use --precision f64"
+    )]
     Diverged { sweep: u64, what: &'static str },
 }
 

@@ -87,7 +87,8 @@ impl<R: Real> Prepared<R> {
             data_scale: preprocessing.factor,
             inputs: input_records(settings, &observations)?,
         };
-        let heldout = settings.heldout.as_deref().map(|path| load_heldout(path, &structure, &preprocessing)).transpose()?;
+        let heldout =
+            settings.heldout.as_deref().map(|path| load_heldout(path, &structure, &preprocessing)).transpose()?;
         Ok(Prepared { structure, preprocessing, findings, model, heldout, record, checked })
     }
 
@@ -205,10 +206,8 @@ fn run_chains<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn
 /// Rewrites every chain's results with the best matches in the others.
 fn write_stability<R: Real>(prepared: &Prepared<R>, folder: &Path, n_chains: u32) -> Result<()> {
     let folders: Vec<PathBuf> = (1..=n_chains).map(|number| Run::chain_folder(folder, number)).collect();
-    let images = folders
-        .iter()
-        .map(|folder| Ok(read_images(&folder.join("features.npy"))?.1))
-        .collect::<Result<Vec<_>>>()?;
+    let images =
+        folders.iter().map(|folder| Ok(read_images(&folder.join("features.npy"))?.1)).collect::<Result<Vec<_>>>()?;
     for (at, chain_folder) in folders.iter().enumerate() {
         let others: Vec<_> =
             images.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, list)| list.clone()).collect();

@@ -86,10 +86,14 @@ pub fn infer<R: Real>(
     let norms: Vec<f64> = (0..k).map(|feature| projections.gram()[feature * k + feature]).collect();
     let terms = feature_terms(state, &norms);
     let mut rows = vec![RowMeans::default(); data.n_rows()];
-    share(rows.iter_mut().enumerate(), || (), |_, (row, means)| {
-        let mut stream = streams.stream(Purpose::NewRows, 0, (first_row + row) as u64);
-        *means = infer_row(&terms, projections.row(row), projections.gram(), effort, &mut stream);
-    });
+    share(
+        rows.iter_mut().enumerate(),
+        || (),
+        |_, (row, means)| {
+            let mut stream = streams.stream(Purpose::NewRows, 0, (first_row + row) as u64);
+            *means = infer_row(&terms, projections.row(row), projections.gram(), effort, &mut stream);
+        },
+    );
     (rows, projections)
 }
 
@@ -101,8 +105,7 @@ pub fn mean_squared_residual<R: Real>(data: &SpectralData<R>, state: &State<R>, 
     let residual = |(row, means): (usize, &RowMeans)| {
         let (w, g, c) = (&means.weights, projections.row(row), projections.gram());
         let linear: f64 = w.iter().zip(g).map(|(w, g)| w * g).sum();
-        let quadratic: f64 =
-            (0..k).map(|i| w[i] * (0..k).map(|j| c[i * k + j] * w[j]).sum::<f64>()).sum();
+        let quadratic: f64 = (0..k).map(|i| w[i] * (0..k).map(|j| c[i * k + j] * w[j]).sum::<f64>()).sum();
         squares[row] - 2.0 * linear + quadratic
     };
     rows.iter().enumerate().map(residual).sum::<f64>() / (data.n_rows() * data.n_modes()) as f64

@@ -122,7 +122,8 @@ fn features_beside_truth(truth: &[Vec<f32>], found: &[Vec<f32>], grid: &[usize])
     let mut rows =
         [GalleryRow { label: "true".into(), panels: vec![] }, GalleryRow { label: "found".into(), panels: vec![] }];
     for (at, feature) in truth.iter().enumerate().take(MOST_SHOWN) {
-        let matched = found.iter().map(|image| (cosine(feature, image), image)).max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
+        let matched =
+            found.iter().map(|image| (cosine(feature, image), image)).max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
         rows[0].panels.push(panel(feature, grid, (at + 1).to_string()));
         rows[1].panels.push(match matched {
             Some((along, image)) => {
@@ -154,7 +155,8 @@ fn reconstructions<R: Real>(run: &Run, simulation: &Path, grid: &[usize]) -> Res
         reconstructed.extend_from_slice(&batch.reconstruction);
         Ok(())
     })?;
-    let mut rows = ["observed", "true", "reconstructed"].map(|label| GalleryRow { label: label.into(), panels: vec![] });
+    let mut rows =
+        ["observed", "true", "reconstructed"].map(|label| GalleryRow { label: label.into(), panels: vec![] });
     let mut observed = vec![0.0; n_sites];
     for &row in &order {
         source.read_rows(row, &mut observed)?;
@@ -178,7 +180,8 @@ pub fn write_prior_samples(folder: &Path, images: &[Vec<f64>], grid: &[usize], t
         grid: grid.to_vec(),
         values: image.clone(),
     };
-    let row = GalleryRow { label: String::new(), panels: images.iter().take(MOST_SHOWN).enumerate().map(one).collect() };
+    let row =
+        GalleryRow { label: String::new(), panels: images.iter().take(MOST_SHOWN).enumerate().map(one).collect() };
     let options = GalleryOptions { n_columns: images.len().clamp(1, 4), ..GalleryOptions::default() };
     gallery(title, &[row], options).save(folder, "prior_samples")
 }

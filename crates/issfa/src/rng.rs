@@ -91,5 +91,5 @@ mod tests {
         let uniform: f64 = stream.random();
         assert_eq!((normal.to_bits(), gamma.to_bits(), uniform.to_bits()), GOLDEN, "{normal} {gamma} {uniform}");
     }
-    const GOLDEN: (u64, u64, u64) = (0, 0, 0);
+    const GOLDEN: (u64, u64, u64) = (4601077284826344517, 4605687013743679578, 4593677188642381468);
 }

@@ -53,13 +53,7 @@ impl Simulation {
 
     /// A small one that runs in seconds.
     pub fn small(seed: u64) -> Simulation {
-        Simulation {
-            rows: 600,
-            heldout_rows: 200,
-            grid: "48x48".into(),
-            features: 12,
-            ..Simulation::paper(seed)
-        }
+        Simulation { rows: 600, heldout_rows: 200, grid: "48x48".into(), features: 12, ..Simulation::paper(seed) }
     }
 
     /// Checks the values; returns structure and curve.
@@ -164,9 +158,13 @@ impl Simulation {
         const ROWS: usize = 64;
         for start in (0..n_rows).step_by(ROWS) {
             let mut rows = vec![Row::default(); ROWS.min(n_rows - start)];
-            share(rows.iter_mut().enumerate(), || (), |_, (offset, row)| {
-                *row = self.draw_row((first + start + offset) as u64, features, variances);
-            });
+            share(
+                rows.iter_mut().enumerate(),
+                || (),
+                |_, (offset, row)| {
+                    *row = self.draw_row((first + start + offset) as u64, features, variances);
+                },
+            );
             visit(&Block {
                 noisy: rows.iter().flat_map(|row| row.noisy.iter().copied()).collect(),
                 clean: rows.iter().flat_map(|row| row.clean.iter().copied()).collect(),
@@ -236,7 +234,8 @@ mod tests {
     #[test]
     fn files_have_the_stated_moments() {
         let folder = tempfile::tempdir().unwrap();
-        let simulation = Simulation { rows: 2000, grid: "8x6".into(), features: 4, density: 0.3, ..Simulation::small(3) };
+        let simulation =
+            Simulation { rows: 2000, grid: "8x6".into(), features: 4, density: 0.3, ..Simulation::small(3) };
         simulation.write(folder.path()).unwrap();
         let load = |name: &str| read_npy_f32(&folder.path().join(name)).unwrap();
         let (shape, features) = load("truth_features.npy");

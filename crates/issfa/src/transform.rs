@@ -121,9 +121,13 @@ impl Fitted {
         let n_sites = self.structure.n_sites();
         let n_rows = rows.len() / n_sites;
         let mut offsets = vec![0.0; n_rows];
-        share(rows.chunks_exact_mut(n_sites).zip(&mut offsets), || (), |_, (row, offset)| {
-            *offset = self.preprocessing.apply(row, means);
-        });
+        share(
+            rows.chunks_exact_mut(n_sites).zip(&mut offsets),
+            || (),
+            |_, (row, offset)| {
+                *offset = self.preprocessing.apply(row, means);
+            },
+        );
         to_spectra(rows, &self.structure, |_| {});
         let mut data = SpectralData::<R>::zeros(n_rows, n_sites);
         lay_out(rows, 0, &mut data);

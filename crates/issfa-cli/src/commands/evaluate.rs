@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 
 /// Measure a run: against a simulation's truth, or on hidden cells of new rows
 #[derive(Args)]
-#[command(after_help = "Examples:\n  issfa evaluate run --truth sim\n  issfa evaluate run --data new.npy --hide 0.2 --seed 1")]
+#[command(
+    after_help = "Examples:\n  issfa evaluate run --truth sim\n  issfa evaluate run --data new.npy --hide 0.2 --seed 1"
+)]
 pub struct Options {
     /// The run folder
     run: PathBuf,
@@ -45,7 +47,7 @@ pub fn run(options: Options) -> Outcome {
     };
     let value = value.expect("a report is JSON");
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&value).expect("a value is JSON"));
+        out!("{}", serde_json::to_string_pretty(&value).expect("a value is JSON"));
     } else {
         print_table(&value);
     }
@@ -68,6 +70,6 @@ pub fn print_table(value: &serde_json::Value) {
             Some(x) if value.is_f64() => figure(x),
             _ => value.to_string(),
         };
-        println!("  {name:32} {text:>12}");
+        out!("  {name:32} {text:>12}");
     }
 }

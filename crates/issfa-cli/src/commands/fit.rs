@@ -18,7 +18,9 @@ use std::path::{Path, PathBuf};
 
 /// Fit the model: draw from its posterior and write a run folder
 #[derive(Args)]
-#[command(after_help = "Example:\n  issfa simulate --preset small --seed 1 --out sim\n  issfa fit sim/observations.npy --grid 48x48 --sweeps 300 --burn-in 150 --out run")]
+#[command(
+    after_help = "Example:\n  issfa simulate --preset small --seed 1 --out sim\n  issfa fit sim/observations.npy --grid 48x48 --sweeps 300 --burn-in 150 --out run"
+)]
 pub struct Options {
     /// Data: .npy (rows x sites, or rows x grid), .csv or .tsv; several files are stacked by rows
     pub input: Vec<PathBuf>,
@@ -34,13 +36,13 @@ pub struct Options {
     /// The spectral curve: q, q^2, "q^2 + q", "q^2 + q'", axes
     #[arg(long)]
     pub curve: Option<String>,
-    /// Iterations in all
+    /// Iterations in all (default 1000)
     #[arg(long)]
     pub sweeps: Option<u64>,
-    /// Iterations left out at the start
+    /// Iterations left out at the start (default 500, or two thirds of a shorter run)
     #[arg(long)]
     pub burn_in: Option<u64>,
-    /// Keep every so-manieth iteration after burn-in
+    /// Keep every n-th iteration after burn-in (default 5)
     #[arg(long)]
     pub thin: Option<u64>,
     /// Independent chains, one after the other
@@ -151,20 +153,29 @@ impl Options {
         if let Some(text) = &self.noise_prior {
             settings.priors.noise = Some(pair("--noise-prior", text)?);
         }
-        set(&mut settings.theta_step, self.theta_step.map(|name| match name {
-            ThetaName::Mh => ThetaStep::Mh,
-            ThetaName::Laplace => ThetaStep::Laplace,
-        }));
-        set(&mut settings.center, self.center.map(|name| match name {
-            CenterName::None => Centering::None,
-            CenterName::Site => Centering::Site,
-            CenterName::Row => Centering::Row,
-            CenterName::Both => Centering::Both,
-        }));
-        set(&mut settings.precision, self.precision.map(|name| match name {
-            PrecisionName::F32 => Precision::F32,
-            PrecisionName::F64 => Precision::F64,
-        }));
+        set(
+            &mut settings.theta_step,
+            self.theta_step.map(|name| match name {
+                ThetaName::Mh => ThetaStep::Mh,
+                ThetaName::Laplace => ThetaStep::Laplace,
+            }),
+        );
+        set(
+            &mut settings.center,
+            self.center.map(|name| match name {
+                CenterName::None => Centering::None,
+                CenterName::Site => Centering::Site,
+                CenterName::Row => Centering::Row,
+                CenterName::Both => Centering::Both,
+            }),
+        );
+        set(
+            &mut settings.precision,
+            self.precision.map(|name| match name {
+                PrecisionName::F32 => Precision::F32,
+                PrecisionName::F64 => Precision::F64,
+            }),
+        );
         // Absolute paths, so that the run can be resumed from anywhere.
         for path in settings.input.iter_mut().chain(&mut settings.heldout) {
             *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
@@ -182,13 +193,22 @@ fn set<T>(place: &mut T, given: Option<T>) {
 pub fn run(options: Options, common: &Common) -> Outcome {
     let out = options.out.clone();
     check_output(&out, common.overwrite)?;
+    let unset = (options.burn_in.is_none(), options.thin.is_none());
     let mut settings = options.settings()?;
-    // Burn-in follows a shortened run unless it was set.
-    if settings.burn_in >= settings.sweeps && settings.burn_in == Settings::default().burn_in {
-        settings.burn_in = settings.sweeps / 2;
-    }
+    fit_short_run(&mut settings, unset);
     let checked = settings.check()?;
     with_precision!(checked.settings.precision, fit_into(checked, &out, common))
+}
+
+/// A run too short for the default burn-in gets two thirds of its sweeps, and keeps all others, unless told otherwise.
+fn fit_short_run(settings: &mut Settings, (burn_in_unset, thin_unset): (bool, bool)) {
+    let default = Settings::default();
+    if burn_in_unset && settings.burn_in == default.burn_in && settings.sweeps <= default.burn_in {
+        settings.burn_in = settings.sweeps * 2 / 3;
+        if thin_unset && settings.thin == default.thin {
+            settings.thin = 1;
+        }
+    }
 }
 
 /// Loads, announces, fits, and reports.
@@ -221,13 +241,13 @@ pub fn announce<R: Real>(prepared: &Prepared<R>, out: &Path, common: &Common) {
         out.display(),
     ));
     if prepared.findings.share_of_site_means > 0.5 && settings.center == Centering::None && record.n_rows > 1 {
-        eprintln!(
+        err!(
             "warning: site means hold {:.0}% of the sum of squares; --center site takes them out first",
             100.0 * prepared.findings.share_of_site_means
         );
     }
     if prepared.checked.curve.sets_are_confounded() {
-        eprintln!("warning: with q + q' only the sums of the two parameter sets are identified");
+        err!("warning: with q + q' only the sums of the two parameter sets are identified");
     }
 }
 
@@ -265,7 +285,7 @@ pub fn conclude(ending: Ending, out: &Path, signals: &Signals, common: &Common) 
             Ok(())
         }
         Ending::Stopped => {
-            eprintln!("stopped at sweep {}; issfa resume {} goes on", overview.sweeps_done, out.display());
+            err!("stopped at sweep {}; issfa resume {} goes on", overview.sweeps_done, out.display());
             Err(Failure::Exit(signals.exit_code()))
         }
     }

@@ -12,7 +12,9 @@ use std::path::PathBuf;
 
 /// Draw features from the prior: see what a structure and theta mean before fitting
 #[derive(Args)]
-#[command(after_help = "Example:\n  issfa prior-sample --structure \"path(64) x path(64)\" --theta 1,100 --count 8 --out prior")]
+#[command(
+    after_help = "Example:\n  issfa prior-sample --structure \"path(64) x path(64)\" --theta 1,100 --count 8 --out prior"
+)]
 pub struct Options {
     /// With sizes, such as "path(64) x path(64)", or with --grid
     #[arg(long)]
@@ -53,6 +55,10 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     write_npy_f32(&options.out.join("samples.npy"), &shape, &flat)?;
     let title = format!("{}, {}, theta = {}", structure.expression(), options.curve, options.theta);
     report::write_prior_samples(&options.out, &images, structure.grid(), &title)?;
-    common.say(&format!("{} samples: samples.npy, prior_samples.svg and .png in {}", images.len(), options.out.display()));
+    common.say(&format!(
+        "{} samples: samples.npy, prior_samples.svg and .png in {}",
+        images.len(),
+        options.out.display()
+    ));
     Ok(())
 }

@@ -24,10 +24,12 @@ pub fn run(options: Options) -> Outcome {
     subjects.push(Subject::PrintedRepulsion);
     let n_tests = subjects.len() * selftest::STATISTICS.len();
     let threshold = selftest::threshold(n_tests, FALSE_ALARMS);
-    println!(
+    out!(
         "States and data are drawn from a tiny model ({} rows, {}), updated, and compared with themselves.\n\
          Largest shift of {} statistics, in standard errors; above {threshold:.2} is an alarm (a false one in {FALSE_ALARMS} of runs).\n",
-        tiny.n_rows, tiny.structure, selftest::STATISTICS.len(),
+        tiny.n_rows,
+        tiny.structure,
+        selftest::STATISTICS.len(),
     );
     let share = options.seconds / subjects.len() as f64;
     let mut passed = true;
@@ -47,8 +49,15 @@ pub fn run(options: Options) -> Outcome {
             (false, false) => "FAILS",
             (false, true) => "PASSES, BUT MUST NOT",
         };
-        println!("{:36} {repeats:>9} repeats  {z:>8.2} ({statistic})  {verdict}", report.subject);
+        out!("{:36} {repeats:>9} repeats  {z:>8.2} ({statistic})  {verdict}", report.subject);
     }
-    println!("\n{}", if passed { "The sampler is right on this machine." } else { "The sampler is wrong on this machine: please report it." });
+    out!(
+        "\n{}",
+        if passed {
+            "The sampler is right on this machine."
+        } else {
+            "The sampler is wrong on this machine: please report it."
+        }
+    );
     if passed { Ok(()) } else { Err(Failure::Exit(1)) }
 }

@@ -23,18 +23,18 @@ pub fn run(options: Options) -> Outcome {
     let run = Run::open(&options.run)?;
     let overview = Overview::of(&run)?;
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&overview).expect("an overview is JSON"));
+        out!("{}", serde_json::to_string_pretty(&overview).expect("an overview is JSON"));
     } else {
         print(&overview);
         print_features(&run, &overview)?;
-        println!("\nVerdict");
-        overview.verdict.iter().for_each(|line| println!("  {line}"));
+        out!("\nVerdict");
+        overview.verdict.iter().for_each(|line| out!("  {line}"));
     }
     Ok(())
 }
 
 fn print(overview: &Overview) {
-    println!(
+    out!(
         "{}: {} rows x {} sites, {}; {} chain(s), sweep {} of {}, {} kept after {} burn-in\n",
         overview.run,
         overview.n_rows,
@@ -46,7 +46,7 @@ fn print(overview: &Overview) {
         overview.n_kept,
         overview.burn_in,
     );
-    println!(
+    out!(
         "{} persistent features (in at least half of the kept sweeps) explain {:.2}% of the sum of squares; {} of them \
          hold 95% of that",
         overview.n_persistent,
@@ -54,10 +54,10 @@ fn print(overview: &Overview) {
         overview.n_carrying_95,
     );
     print_counts(overview);
-    println!("\n{:24} {:>12} {:>12} {:>12} {:>12} {:>7} {:>6}", "", "mean", "5%", "median", "95%", "ESS", "R-hat");
+    out!("\n{:24} {:>12} {:>12} {:>12} {:>12} {:>7} {:>6}", "", "mean", "5%", "median", "95%", "ESS", "R-hat");
     for quantity in &overview.quantities {
         let [low, middle, high] = quantity.quantiles;
-        println!(
+        out!(
             "{:24} {:>12} {:>12} {:>12} {:>12} {:>7.0} {:>6.3}",
             quantity.name,
             figure(quantity.mean),
@@ -68,12 +68,12 @@ fn print(overview: &Overview) {
             quantity.split_r_hat,
         );
     }
-    println!("\n{} per sweep; share of each part:", seconds(overview.seconds_per_sweep));
+    out!("\n{} per sweep; share of each part:", seconds(overview.seconds_per_sweep));
     let mut shares: Vec<_> = overview.kernel_shares.iter().collect();
     shares.sort_by(|a, b| b.1.total_cmp(a.1));
     for (name, share) in shares {
         let accepted = overview.acceptance.get(name).map_or(String::new(), |rate| format!("  accepted {:.3}", rate));
-        println!("  {name:20} {:5.1}%{accepted}", 100.0 * share);
+        out!("  {name:20} {:5.1}%{accepted}", 100.0 * share);
     }
 }
 
@@ -83,7 +83,7 @@ fn print_counts(overview: &Overview) {
     counts.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
     let shown: Vec<String> =
         counts.iter().take(8).map(|(k, n)| format!("{k} ({:.0}%)", 100.0 * **n as f64 / total as f64)).collect();
-    println!("number of features: {}{}", shown.join(", "), if counts.len() > 8 { ", ..." } else { "" });
+    out!("number of features: {}{}", shown.join(", "), if counts.len() > 8 { ", ..." } else { "" });
 }
 
 fn print_features(run: &Run, overview: &Overview) -> Outcome {
@@ -92,10 +92,18 @@ fn print_features(run: &Run, overview: &Overview) -> Outcome {
         return Ok(());
     }
     let table = read_table(&run.folder.join("features.tsv"))?;
-    println!("\n{:>8} {:>9} {:>12} {:>10} {:>9} {:>10}  smoothness (FWHM in sites)", "feature", "presence", "activations", "variance", "kurtosis", "stability");
+    out!(
+        "\n{:>8} {:>9} {:>12} {:>10} {:>9} {:>10}  smoothness (FWHM in sites)",
+        "feature",
+        "presence",
+        "activations",
+        "variance",
+        "kurtosis",
+        "stability"
+    );
     for row in table.iter().take(SHOWN) {
         let widths: Vec<String> = row.smoothness.iter().map(|width| format!("{width:.1}")).collect();
-        println!(
+        out!(
             "{:>8} {:>9.2} {:>12.1} {:>9.3}% {:>9.1} {:>10}  {}",
             row.id,
             row.presence,
@@ -107,7 +115,7 @@ fn print_features(run: &Run, overview: &Overview) -> Outcome {
         );
     }
     if table.len() > SHOWN {
-        println!("  ... {} more in features.tsv", table.len() - SHOWN);
+        out!("  ... {} more in features.tsv", table.len() - SHOWN);
     }
     Ok(())
 }

@@ -69,8 +69,7 @@ impl Preprocessing {
         let n_rows = observations.n_rows() as f64;
         let mean_squares: f64 = n_rows * overall_means.iter().map(|m| m * m).sum::<f64>();
         let share_of_site_means = if raw_squares > 0.0 { mean_squares / raw_squares } else { 0.0 };
-        let mut fitted =
-            Preprocessing { centering, run_means, overall_means, site_scales: Vec::new(), factor: 1.0 };
+        let mut fitted = Preprocessing { centering, run_means, overall_means, site_scales: Vec::new(), factor: 1.0 };
         if !centering.sites() {
             fitted.run_means.clear();
             fitted.overall_means.clear();

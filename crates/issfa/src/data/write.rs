@@ -60,9 +60,9 @@ impl NpyWriter {
     pub fn finish(self) -> Result<()> {
         if self.n_written != self.n_expected {
             let (shape, expected, written) = (&self.shape, self.n_expected, self.n_written);
-            return Err(self.file.refused(format!(
-                "shape {shape:?} takes {expected} values, but {written} were given"
-            )));
+            return Err(self
+                .file
+                .refused(format!("shape {shape:?} takes {expected} values, but {written} were given")));
         }
         self.file.finish()
     }
@@ -74,13 +74,7 @@ impl NpyWriter {
             return Err(file.refused(format!("an array of shape {shape:?} is too large")));
         };
         file.write(&header)?;
-        Ok(NpyWriter {
-            file,
-            shape: shape.to_vec(),
-            n_expected,
-            n_written: 0,
-            scratch: Vec::new(),
-        })
+        Ok(NpyWriter { file, shape: shape.to_vec(), n_expected, n_written: 0, scratch: Vec::new() })
     }
 
     fn append<T: Element>(&mut self, values: &[T]) -> Result<()> {
@@ -121,18 +115,11 @@ impl Element for f64 {
 fn header(descr: &str, shape: &[usize]) -> Option<Vec<u8>> {
     let lengths: String = shape.iter().map(|length| format!("{length}, ")).collect();
     // Python reads (3) as a number, so a single axis keeps its comma.
-    let lengths = if shape.len() == 1 {
-        lengths.trim_end()
-    } else {
-        lengths.trim_end_matches(", ")
-    };
+    let lengths = if shape.len() == 1 { lengths.trim_end() } else { lengths.trim_end_matches(", ") };
     let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({lengths}), }}");
     let begin = b"\x93NUMPY\x01\x00";
     let unpadded = begin.len() + 2 + text.len() + 1;
-    text.extend(std::iter::repeat_n(
-        ' ',
-        unpadded.next_multiple_of(ALIGNMENT) - unpadded,
-    ));
+    text.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(ALIGNMENT) - unpadded));
     text.push('\n');
     let length = u16::try_from(text.len()).ok()?;
     Some([begin, &length.to_le_bytes()[..], text.as_bytes()].concat())
@@ -148,26 +135,17 @@ struct PendingFile {
 impl PendingFile {
     fn create(path: &Path) -> Result<PendingFile> {
         let Some(name) = path.file_name() else {
-            return Err(Error::write(path)(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "the path names no file",
-            )));
+            return Err(Error::write(path)(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file")));
         };
         let mut name = name.to_os_string();
         name.push(".tmp");
         let temporary = path.with_file_name(name);
         let file = File::create(&temporary).map_err(Error::write(path))?;
-        Ok(PendingFile {
-            path: path.to_path_buf(),
-            temporary,
-            file: Some(BufWriter::with_capacity(1 << 16, file)),
-        })
+        Ok(PendingFile { path: path.to_path_buf(), temporary, file: Some(BufWriter::with_capacity(1 << 16, file)) })
     }
 
     fn writer(&mut self) -> &mut BufWriter<File> {
-        self.file
-            .as_mut()
-            .expect("the file is open until it is finished or dropped")
+        self.file.as_mut().expect("the file is open until it is finished or dropped")
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -213,9 +191,7 @@ mod tests {
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
-        let mut names: Vec<_> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -231,10 +207,7 @@ mod tests {
         };
         assert_eq!(text(&[]), "{'descr': '<f4', 'fortran_order': False, 'shape': (), }");
         assert_eq!(text(&[5]), "{'descr': '<f4', 'fortran_order': False, 'shape': (5,), }");
-        assert_eq!(
-            text(&[3, 4]),
-            "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }"
-        );
+        assert_eq!(text(&[3, 4]), "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }");
         (0..40).for_each(|n_axes| drop(text(&vec![11; n_axes])));
         assert!(header("<f4", &vec![1; 40_000]).is_none());
     }
@@ -273,17 +246,10 @@ mod tests {
         let path = folder.path().join("a.npy");
         write_npy_f32(&path, &[2], &[1.0, 2.0]).unwrap();
         for n_values in [0, 3, 5] {
-            let error = write_npy_f32(&path, &[2, 2], &vec![0.0; n_values])
-                .unwrap_err()
-                .to_string();
+            let error = write_npy_f32(&path, &[2, 2], &vec![0.0; n_values]).unwrap_err().to_string();
             assert!(error.contains("a.npy") && error.contains("takes 4 values"), "{error}");
         }
-        assert!(
-            write_npy_f32(&path, &[usize::MAX, 2], &[])
-                .unwrap_err()
-                .to_string()
-                .contains("too large")
-        );
+        assert!(write_npy_f32(&path, &[usize::MAX, 2], &[]).unwrap_err().to_string().contains("too large"));
         drop(NpyWriter::create(&path, &[9]).unwrap());
         assert_eq!(read_npy_f32(&path).unwrap().1, [1.0, 2.0]);
         assert_eq!(names(folder.path()), ["a.npy"]);
@@ -300,10 +266,7 @@ mod tests {
         for n_values in [1, 100_000] {
             fill();
             let error = write_npy_f64(&path, &[n_values], &vec![0.5; n_values]).unwrap_err();
-            assert!(
-                matches!(&error, Error::Write { path: named, .. } if *named == path),
-                "{error}"
-            );
+            assert!(matches!(&error, Error::Write { path: named, .. } if *named == path), "{error}");
         }
         fill();
         assert!(write_atomically(&path, b"text").is_err());
@@ -325,21 +288,11 @@ mod tests {
     fn places_that_cannot_be_written_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("missing").join("a.npy");
-        assert!(
-            write_npy_f32(&missing, &[1], &[0.0])
-                .unwrap_err()
-                .to_string()
-                .contains("missing")
-        );
+        assert!(write_npy_f32(&missing, &[1], &[0.0]).unwrap_err().to_string().contains("missing"));
         let taken = folder.path().join("taken");
         fs::create_dir(&taken).unwrap();
         assert!(write_atomically(&taken, b"x").is_err());
-        assert!(
-            write_atomically(Path::new("/"), b"x")
-                .unwrap_err()
-                .to_string()
-                .contains("names no file")
-        );
+        assert!(write_atomically(Path::new("/"), b"x").unwrap_err().to_string().contains("names no file"));
         assert_eq!(names(folder.path()), ["taken"]);
     }
 }

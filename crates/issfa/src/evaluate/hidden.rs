@@ -97,15 +97,19 @@ fn add_predictions<R: Real>(state: &State<R>, structure: &Structure, streams: &S
     let mut gram = vec![0.0; k * k];
     let all = View::new(&features, k, n_sites);
     multiply(&mut gram, all, all.t());
-    share(rows.iter_mut().enumerate(), || (), |_, (number, row)| {
-        let (with_data, own_gram) = visible_products(&row.prepared, &features, &gram, k);
-        let norms: Vec<f64> = (0..k).map(|j| own_gram[j * k + j].max(0.0)).collect();
-        let mut stream = streams.stream(Purpose::NewRows, 1, number as u64);
-        let means = infer_row(&feature_terms(state, &norms), &with_data, &own_gram, Effort::FULL, &mut stream);
-        for (sum, &site) in row.predicted.iter_mut().zip(&row.hidden) {
-            *sum += (0..k).map(|j| means.weights[j] * features[j * n_sites + site]).sum::<f64>();
-        }
-    });
+    share(
+        rows.iter_mut().enumerate(),
+        || (),
+        |_, (number, row)| {
+            let (with_data, own_gram) = visible_products(&row.prepared, &features, &gram, k);
+            let norms: Vec<f64> = (0..k).map(|j| own_gram[j * k + j].max(0.0)).collect();
+            let mut stream = streams.stream(Purpose::NewRows, 1, number as u64);
+            let means = infer_row(&feature_terms(state, &norms), &with_data, &own_gram, Effort::FULL, &mut stream);
+            for (sum, &site) in row.predicted.iter_mut().zip(&row.hidden) {
+                *sum += (0..k).map(|j| means.weights[j] * features[j * n_sites + site]).sum::<f64>();
+            }
+        },
+    );
 }
 
 /// Inner products over the cells that are seen (not NaN).
@@ -114,8 +118,7 @@ fn visible_products(prepared: &[f64], features: &[f64], gram: &[f64], k: usize) 
     let unseen: Vec<usize> = (0..n_sites).filter(|&site| prepared[site].is_nan()).collect();
     let product = |image: &[f64]| image.iter().zip(prepared).filter(|(_, y)| !y.is_nan()).map(|(s, y)| s * y).sum();
     let with_data = features.chunks_exact(n_sites).map(product).collect();
-    let outside: Vec<f64> =
-        (0..k).flat_map(|j| unseen.iter().map(move |&site| features[j * n_sites + site])).collect();
+    let outside: Vec<f64> = (0..k).flat_map(|j| unseen.iter().map(move |&site| features[j * n_sites + site])).collect();
     let outside = View::new(&outside, k, unseen.len());
     let mut own = vec![0.0; k * k];
     multiply(&mut own, outside, outside.t());
@@ -137,9 +140,13 @@ fn add_pca_errors<R: Real>(run: &Run, fitted: &Fitted, rows: &mut [Row]) -> Resu
     let mut gram = vec![0.0; d * d];
     let all = View::new(&images, d, n_sites);
     multiply(&mut gram, all, all.t());
-    share(rows.iter_mut(), || (), |_, row| {
-        row.pca_errors = least_squares_errors(row, fitted, &images, &gram, d);
-    });
+    share(
+        rows.iter_mut(),
+        || (),
+        |_, row| {
+            row.pca_errors = least_squares_errors(row, fitted, &images, &gram, d);
+        },
+    );
     Ok(())
 }
 

@@ -24,7 +24,10 @@ pub fn ln_ratio(prior: GammaPrior, strength: f64, counts: &[usize], n_rows: usiz
     let (k, n) = (counts.len() as f64, n_rows as f64);
     let columns: f64 = counts.iter().map(|&m| ln_gamma(n - m as f64 + to) - ln_gamma(n - m as f64 + from)).sum();
     let expected = |repulsion| ibp::expected_features_per_strength(n_rows, repulsion);
-    k * (to / from).ln() + columns + k * (ln_gamma(n + from) - ln_gamma(n + to)) + strength * (expected(from) - expected(to))
+    k * (to / from).ln()
+        + columns
+        + k * (ln_gamma(n + from) - ln_gamma(n + to))
+        + strength * (expected(from) - expected(to))
         + prior.shape * (to / from).ln()
         + prior.rate * (from - to)
 }

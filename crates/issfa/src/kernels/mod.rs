@@ -11,6 +11,7 @@ pub mod noise;
 pub mod rescale;
 pub mod shared_activations;
 pub mod theta;
+pub mod tidy_up;
 pub mod unique_features;
 pub mod weight_means;
 pub mod weight_precisions;
@@ -50,6 +51,7 @@ pub enum Kernel {
     Features,
     Noise,
     SharedActivations,
+    TidyUp,
     UniqueFeatures,
     Theta,
     Rescale,
@@ -61,10 +63,11 @@ pub enum Kernel {
 
 impl Kernel {
     /// One sweep, in order.
-    pub const DEFAULT_SWEEP: [Kernel; 10] = [
+    pub const DEFAULT_SWEEP: [Kernel; 11] = [
         Kernel::Features,
         Kernel::Noise,
         Kernel::SharedActivations,
+        Kernel::TidyUp,
         Kernel::UniqueFeatures,
         Kernel::Theta,
         Kernel::Rescale,
@@ -80,6 +83,7 @@ impl Kernel {
             Kernel::Features => "features",
             Kernel::Noise => "noise",
             Kernel::SharedActivations => "shared_activations",
+            Kernel::TidyUp => "tidy_up",
             Kernel::UniqueFeatures => "unique_features",
             Kernel::Theta => "theta",
             Kernel::Rescale => "rescale",
@@ -102,6 +106,7 @@ impl Kernel {
             Kernel::Features => features::update(model, state, projections, turn),
             Kernel::Noise => noise::update(model, state, projections, turn),
             Kernel::SharedActivations => shared_activations::update(model, state, projections, turn),
+            Kernel::TidyUp => tidy_up::update(model, state, projections, turn),
             Kernel::UniqueFeatures => unique_features::update(model, state, projections, turn),
             Kernel::Theta => theta::update(model, state, turn),
             Kernel::Rescale => rescale::update(model, state, projections, turn),
@@ -115,8 +120,7 @@ impl Kernel {
 
 /// Makes the projections valid for the state as it is, where they are not.
 fn refresh<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections) {
-    *projections =
-        project(&model.data, &model.row_norms, &state.loadings, &mut state.features, model.comm.as_ref());
+    *projections = project(&model.data, &model.row_norms, &state.loadings, &mut state.features, model.comm.as_ref());
 }
 
 /// Number and sum of each feature's active weights, and the sum of `(weight - centre_k)^2`.

@@ -31,11 +31,10 @@ impl Scales {
     }
 }
 
-/// The log acceptance ratio of a move by `ln_c`, Jacobian included; `None` where a fixed weight mean forbids it.
+/// The log acceptance ratio of a move by `ln_c`, Jacobian included.
 pub fn ln_ratio(priors: &Priors, old: &Scales, new: &Scales, ln_c: f64) -> f64 {
-    let normal_change = |x: f64, y: f64, mean: f64, precision: f64| {
-        -0.5 * precision * ((y - mean).powi(2) - (x - mean).powi(2))
-    };
+    let normal_change =
+        |x: f64, y: f64, mean: f64, precision: f64| -0.5 * precision * ((y - mean).powi(2) - (x - mean).powi(2));
     let theta: f64 = (old.ln_theta.iter().zip(&new.ln_theta).zip(&priors.ln_theta))
         .map(|((&x, &y), p)| normal_change(x, y, p.mean, p.precision))
         .sum();

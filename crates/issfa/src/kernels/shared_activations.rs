@@ -5,7 +5,7 @@
 //! independent. Features are visited in a random order: the storage order knows their age, and a scan that depends
 //! on the state would bias the posterior.
 
-use super::{Info, Turn, refresh};
+use super::{Info, Phase, Turn, refresh};
 use crate::linalg::Real;
 use crate::model::{Entry, Model, NormalPrior, State};
 use crate::rng::{Purpose, Streams};
@@ -17,6 +17,9 @@ use rand_distr::{Beta, Distribution, StandardNormal};
 
 /// Rows that share a random stream and a piece of work.
 const ROW_CHUNK: usize = 32;
+
+/// Row sweeps during burn-in, at least: they are cheap beside the pass, and features sort themselves out sooner.
+const BURN_IN_ROW_SWEEPS: u32 = 3;
 
 /// The order in which a row visits the features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +103,11 @@ pub fn update_with<R: Real>(
         refresh(model, state, projections);
     }
     let n_rows = state.loadings.n_rows();
-    for row_sweep in 0..model.row_sweeps {
+    let n_row_sweeps = match turn.phase {
+        Phase::BurnIn => model.row_sweeps.max(BURN_IN_ROW_SWEEPS),
+        Phase::Sampling => model.row_sweeps,
+    };
+    for row_sweep in 0..n_row_sweeps {
         let mut shuffled: Vec<usize> = (0..n_rows).collect();
         shuffled.shuffle(&mut turn.streams.stream(Purpose::RowSplit, row_sweep, 0));
         let mut in_first = vec![false; n_rows];
@@ -135,7 +142,14 @@ fn update_half<R: Real>(
             for (offset, entries) in rows.iter_mut().enumerate() {
                 let row = chunk * ROW_CHUNK + offset;
                 if changing[row] {
-                    scratch.update_row(entries, projections.row(row), projections.gram(), &features, &order, &mut stream);
+                    scratch.update_row(
+                        entries,
+                        projections.row(row),
+                        projections.gram(),
+                        &features,
+                        &order,
+                        &mut stream,
+                    );
                 }
             }
         };

@@ -137,9 +137,8 @@ impl Approximation {
     /// The log density of the t proposal, up to a constant.
     pub fn ln_t_density(&self, ln_theta: &[f64]) -> f64 {
         let n = self.mode.len();
-        let along = |i: usize| {
-            (0..n).map(|p| self.curvature.vectors[p * n + i] * (ln_theta[p] - self.mode[p])).sum::<f64>()
-        };
+        let along =
+            |i: usize| (0..n).map(|p| self.curvature.vectors[p * n + i] * (ln_theta[p] - self.mode[p])).sum::<f64>();
         let distance: f64 = (0..n).map(|i| self.curvature.values[i] * along(i).powi(2)).sum();
         -0.5 * (DEGREES_OF_FREEDOM + n as f64) * (1.0 + distance / DEGREES_OF_FREEDOM).ln()
     }
@@ -159,12 +158,15 @@ fn line_search(target: &Target, from: &[f64], step: &[f64], length: f64, value: 
     None
 }
 
-/// Minus the Hessian with its eigenvalues kept above a tenth of the smallest prior precision.
+/// Minus the Hessian with its eigenvalues made positive and kept above a tenth of the smallest prior precision.
+///
+/// Absolute values matter on the way to the mode: a negative eigenvalue set to the floor would send the step far
+/// along its direction and starve the others.
 fn floored_curvature(hessian: &[f64], priors: &[NormalPrior]) -> Eigen {
     let floor = 0.1 * priors.iter().map(|p| p.precision).fold(f64::INFINITY, f64::min);
     let negative: Vec<f64> = hessian.iter().map(|x| if x.is_finite() { -x } else { 0.0 }).collect();
     let mut eigen = symmetric_eigen(&negative, priors.len());
-    eigen.values.iter_mut().for_each(|value| *value = value.max(floor));
+    eigen.values.iter_mut().for_each(|value| *value = value.abs().max(floor));
     eigen
 }
 

@@ -4,12 +4,17 @@
 //! features each. A set is proposed from the prior and accepted by the ratio of the marginal likelihoods of the
 //! row's residual (spectra integrated out); on acceptance the spectra are drawn from their conditional.
 
-use super::{Info, Turn, metropolis};
+use super::{Info, Phase, Turn, metropolis};
 use crate::linalg::Real;
 use crate::model::{Model, State, ibp, simulate};
 use crate::rng::Purpose;
 use crate::spectral::{Projections, sum_over_tiles};
 use crate::workers::share;
+
+/// During burn-in at least this many births are proposed in a round, up to this rate a row: a chain that starts with few
+/// features would otherwise propose few, and make do with mixtures of true ones before those are born.
+const BURN_IN_PROPOSALS: f64 = 10.0;
+const BURN_IN_RATE: f64 = 0.05;
 
 /// A row whose unique features may change in this round.
 #[derive(Clone, Debug)]
@@ -64,7 +69,10 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
 /// Proposals from the prior for every row; rows that have nothing unique and get nothing cost one uniform number.
 fn propose<R: Real>(model: &Model<R>, state: &State<R>, turn: &Turn, round: u32) -> Vec<Candidate> {
     let n_rows = state.loadings.n_rows();
-    let rate = ibp::unique_rate(n_rows, state.ibp_strength, state.ibp_repulsion);
+    let mut rate = ibp::unique_rate(n_rows, state.ibp_strength, state.ibp_repulsion);
+    if turn.phase == Phase::BurnIn {
+        rate = rate.max((BURN_IN_PROPOSALS / n_rows as f64).min(BURN_IN_RATE));
+    }
     let mut counts = turn.streams.stream(Purpose::UniqueCounts, round, 0);
     let mut candidates = Vec::new();
     for row in 0..n_rows {
@@ -96,12 +104,7 @@ fn newborn<R>(model: &Model<R>, stream: &mut impl rand::Rng) -> Newborn {
 }
 
 /// The log ratio of marginal likelihoods, proposed over current, for each candidate.
-fn ln_ratios<R: Real>(
-    model: &Model<R>,
-    state: &State<R>,
-    candidates: &[Candidate],
-    variances: &[f64],
-) -> Vec<f64> {
+fn ln_ratios<R: Real>(model: &Model<R>, state: &State<R>, candidates: &[Candidate], variances: &[f64]) -> Vec<f64> {
     let noise = state.noise_variance;
     sum_over_tiles(model.data.tiles(), candidates.len(), model.comm.as_ref(), |tile, modes, slots| {
         let mut residual = Vec::new();

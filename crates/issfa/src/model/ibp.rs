@@ -76,7 +76,10 @@ mod tests {
             let mean = draws.iter().sum::<f64>() / f64::from(n);
             let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / f64::from(n);
             assert!((mean - rate).abs() < 5.0 * (rate / f64::from(n)).sqrt(), "{rate}: {mean}");
-            assert!((variance / rate - 1.0).abs() < 5.0 * ((1.0 / rate + 2.0) / f64::from(n)).sqrt(), "{rate}: {variance}");
+            assert!(
+                (variance / rate - 1.0).abs() < 5.0 * ((1.0 / rate + 2.0) / f64::from(n)).sqrt(),
+                "{rate}: {variance}"
+            );
         }
     }
 

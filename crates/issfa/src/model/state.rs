@@ -114,7 +114,10 @@ mod tests {
         assert_eq!(state.weight_means, [30.0, 10.0]);
         assert_eq!(state.weight_precisions, [300.0, 100.0]);
         assert_eq!(state.features.feature(0), [3.0; 3]);
-        assert_eq!(state.loadings.row(1).iter().map(|e| (e.feature, e.weight)).collect::<Vec<_>>(), [(0, 3.0), (1, 1.0)]);
+        assert_eq!(
+            state.loadings.row(1).iter().map(|e| (e.feature, e.weight)).collect::<Vec<_>>(),
+            [(0, 3.0), (1, 1.0)]
+        );
         assert_eq!(state.next_feature_id, 5);
     }
 }

@@ -152,6 +152,18 @@ impl<R: Real> FeatureSpectra<R> {
         self.n_features = n_features;
     }
 
+    /// Replaces features `j` and `l` by the combinations `c[0][0] j + c[0][1] l` and `c[1][0] j + c[1][1] l`.
+    pub fn combine(&mut self, j: usize, l: usize, c: [[f64; 2]; 2]) {
+        for (tile, values) in self.values.iter_mut().enumerate() {
+            let width = self.tiles.width(tile);
+            for v in 0..width {
+                let old = [values[j * width + v].to_f64(), values[l * width + v].to_f64()];
+                values[j * width + v] = R::from_f64(c[0][0] * old[0] + c[0][1] * old[1]);
+                values[l * width + v] = R::from_f64(c[1][0] * old[0] + c[1][1] * old[1]);
+            }
+        }
+    }
+
     /// Multiplies everything by `factor`.
     pub fn scale(&mut self, factor: f64) {
         for values in &mut self.values {

@@ -300,7 +300,10 @@ mod tests {
         };
         assert_eq!(rough("iid(5)", "q"), ["ridge"]);
         assert_eq!(rough("path(5)", "q"), ["ridge", "roughness"]);
-        assert_eq!(rough("path(5) x iid(2) x path(3)", "axes"), ["ridge", "roughness of axis 1", "roughness of axis 3"]);
+        assert_eq!(
+            rough("path(5) x iid(2) x path(3)", "axes"),
+            ["ridge", "roughness of axis 1", "roughness of axis 3"]
+        );
         assert_eq!(rough("path(5)", "q^2+q'"), ["ridge", "roughness", "ridge'", "roughness'"]);
     }
 }

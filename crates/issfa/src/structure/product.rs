@@ -115,8 +115,7 @@ mod tests {
             let mut values = image.clone();
             let scratch = &mut Vec::new();
             structure.apply(Direction::ToSpectrum, &mut values, scratch);
-            let (before, after): (f64, f64) =
-                (image.iter().map(|x| x * x).sum(), values.iter().map(|x| x * x).sum());
+            let (before, after): (f64, f64) = (image.iter().map(|x| x * x).sum(), values.iter().map(|x| x * x).sum());
             assert!((before / after - 1.0).abs() < 1e-12);
             structure.apply(Direction::ToSites, &mut values, scratch);
             assert!(values.iter().zip(&image).all(|(a, b)| (a - b).abs() < 1e-11));

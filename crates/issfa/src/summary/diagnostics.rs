@@ -110,7 +110,8 @@ mod tests {
 
     #[test]
     fn drift_and_disagreement_show() {
-        let drifting: Vec<f64> = autoregression(0.0, 1000, 0).iter().enumerate().map(|(i, x)| x + i as f64 / 100.0).collect();
+        let drifting: Vec<f64> =
+            autoregression(0.0, 1000, 0).iter().enumerate().map(|(i, x)| x + i as f64 / 100.0).collect();
         assert!(split_r_hat(&[drifting]) > 1.5);
         assert!(split_r_hat(&[vec![1.0; 10]]) == 1.0 && split_r_hat(&[]).is_nan());
         assert_eq!(quantile(&[1.0, 2.0, 3.0], 0.75), 2.5);

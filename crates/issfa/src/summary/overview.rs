@@ -118,7 +118,10 @@ impl Overview {
         }
         for quantity in self.quantities[1..].iter().filter(|q| q.split_r_hat > 1.1) {
             let name = &quantity.name;
-            verdict.push(format!("{name} has not settled (split R-hat {:.2}): give it more sweeps.", quantity.split_r_hat));
+            verdict.push(format!(
+                "{name} has not settled (split R-hat {:.2}): give it more sweeps.",
+                quantity.split_r_hat
+            ));
         }
         if cap.is_some_and(|cap| k.quantiles[2] >= cap as f64) {
             verdict.push("The number of features stands at its cap: raise --max-features.".into());

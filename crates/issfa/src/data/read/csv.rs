@@ -83,9 +83,7 @@ enum Separator {
 
 impl Separator {
     fn of_first_line(line: &str) -> Separator {
-        let mark = [b',', b';', b'\t']
-            .into_iter()
-            .find(|&mark| line.contains(char::from(mark)));
+        let mark = [b',', b';', b'\t'].into_iter().find(|&mark| line.contains(char::from(mark)));
         mark.map_or(Separator::WhiteSpace, Separator::Mark)
     }
 
@@ -104,11 +102,7 @@ impl Separator {
 /// The cells of a line with quotes in it. One line at a time, so that line numbers stay true and blank lines are seen.
 fn unquoted(line: &str, mark: u8) -> ::csv::StringRecord {
     let mut settings = ::csv::ReaderBuilder::new();
-    settings
-        .delimiter(mark)
-        .has_headers(false)
-        .flexible(true)
-        .buffer_capacity(line.len());
+    settings.delimiter(mark).has_headers(false).flexible(true).buffer_capacity(line.len());
     let mut cells = ::csv::StringRecord::new();
     let read = settings.from_reader(line.as_bytes()).read_record(&mut cells);
     debug_assert!(read.is_ok(), "a line in memory that is UTF-8 can always be read");
@@ -123,10 +117,7 @@ enum Cell {
 
 impl Cell {
     fn parse(text: &str) -> Cell {
-        if ["", "na", "nan"]
-            .iter()
-            .any(|missing| text.eq_ignore_ascii_case(missing))
-        {
+        if ["", "na", "nan"].iter().any(|missing| text.eq_ignore_ascii_case(missing)) {
             return Cell::Missing;
         }
         text.parse().map_or(Cell::Text, Cell::Number)
@@ -152,21 +143,11 @@ struct TableBuilder<'a> {
 
 impl TableBuilder<'_> {
     fn new(path: &Path, separator: Option<Separator>) -> TableBuilder<'_> {
-        TableBuilder {
-            path,
-            separator,
-            first_line: None,
-            n_blank: 0,
-            values: Vec::new(),
-        }
+        TableBuilder { path, separator, first_line: None, n_blank: 0, values: Vec::new() }
     }
 
     fn add_line(&mut self, number: usize, bytes: &[u8]) -> Result<()> {
-        let bytes = if number == 1 {
-            bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes)
-        } else {
-            bytes
-        };
+        let bytes = if number == 1 { bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes) } else { bytes };
         let Ok(line) = std::str::from_utf8(bytes) else {
             return Err(Error::malformed(
                 self.path,
@@ -205,19 +186,11 @@ impl TableBuilder<'_> {
             }
             Ok(())
         })?;
-        let first = FirstLine {
-            number,
-            separator,
-            n_columns,
-        };
+        let first = FirstLine { number, separator, n_columns };
         self.first_line = Some(first);
         // A line of missing values alone is a row: dropping it as a header would hide them.
         let is_header = n_numbers == 0 && n_texts > 0;
-        if is_header {
-            Ok(())
-        } else {
-            self.add_row(number, line, first)
-        }
+        if is_header { Ok(()) } else { self.add_row(number, line, first) }
     }
 
     /// In a single column a blank line is an empty cell; in a wider table it is a mistake.
@@ -240,21 +213,12 @@ impl TableBuilder<'_> {
                 Cell::Missing => values.push(f64::NAN),
                 Cell::Text => {
                     let text = cell.chars().take(SHOWN).collect();
-                    return Err(Error::NotANumber {
-                        path: path.to_path_buf(),
-                        line,
-                        column: n_columns,
-                        text,
-                    });
+                    return Err(Error::NotANumber { path: path.to_path_buf(), line, column: n_columns, text });
                 }
             }
             Ok(())
         })?;
-        if n_columns == first.n_columns {
-            Ok(())
-        } else {
-            Err(self.unequal(line, n_columns, first))
-        }
+        if n_columns == first.n_columns { Ok(()) } else { Err(self.unequal(line, n_columns, first)) }
     }
 
     fn unequal(&self, line: usize, n_cells: usize, first: FirstLine) -> Error {
@@ -266,22 +230,12 @@ impl TableBuilder<'_> {
 
     fn finish(self) -> Result<TextTable> {
         let Some(first) = self.first_line else {
-            return Err(Error::malformed(
-                self.path,
-                "the file is empty; a table needs at least one line of numbers",
-            ));
+            return Err(Error::malformed(self.path, "the file is empty; a table needs at least one line of numbers"));
         };
         if self.values.is_empty() {
-            return Err(Error::malformed(
-                self.path,
-                "has a header line, but no line of numbers after it",
-            ));
+            return Err(Error::malformed(self.path, "has a header line, but no line of numbers after it"));
         }
-        Ok(TextTable {
-            path: self.path.to_path_buf(),
-            n_columns: first.n_columns,
-            values: self.values,
-        })
+        Ok(TextTable { path: self.path.to_path_buf(), n_columns: first.n_columns, values: self.values })
     }
 }
 
@@ -322,11 +276,7 @@ mod tests {
             "x y\n1.000e+00 2.500e+00\n-3.000e+00 4.000e+01\n",
         ] {
             let table = read("csv", text).unwrap();
-            assert_eq!(
-                (table.n_rows(), table.n_sites(), table.grid()),
-                (2, 2, None),
-                "{text:?}"
-            );
+            assert_eq!((table.n_rows(), table.n_sites(), table.grid()), (2, 2, None), "{text:?}");
             assert_eq!(rows(table), [1.0, 2.5, -3.0, 40.0], "{text:?}");
         }
         assert_eq!(rows(read("tsv", "name, first\tb\n1\t2\n").unwrap()), [1.0, 2.0]);
@@ -346,16 +296,9 @@ mod tests {
         for text in ["NA,nan\n,1\n", ",\nNaN,1\n", "a,b\nNA,na\n\"\",1\n"] {
             let values = rows(read("csv", text).unwrap());
             assert_eq!(values.len(), 4, "{text:?}");
-            assert!(
-                values[..3].iter().all(|value| value.is_nan()) && values[3] == 1.0,
-                "{text:?}"
-            );
+            assert!(values[..3].iter().all(|value| value.is_nan()) && values[3] == 1.0, "{text:?}");
         }
-        assert!(
-            rows(read("tsv", "1\t2\n\t\n").unwrap())[2..]
-                .iter()
-                .all(|value| value.is_nan())
-        );
+        assert!(rows(read("tsv", "1\t2\n\t\n").unwrap())[2..].iter().all(|value| value.is_nan()));
         let column = rows(read("csv", "x\n1\n\n3\n\n").unwrap());
         assert!(column.len() == 3 && column[1].is_nan() && column[2] == 3.0);
         assert_eq!(rows(read("csv", "inf,1\n").unwrap())[0], f64::INFINITY);
@@ -372,13 +315,7 @@ mod tests {
             ("a;b\n1,5;2\n", 2, 1, "1,5"),
         ] {
             let error = read("csv", text).err();
-            let Some(Error::NotANumber {
-                line: at,
-                column: across,
-                text: found,
-                ..
-            }) = error
-            else {
+            let Some(Error::NotANumber { line: at, column: across, text: found, .. }) = error else {
                 panic!("{text:?}: {error:?}")
             };
             assert_eq!((at, across, found.as_str()), (line, column, wrong), "{text:?}");

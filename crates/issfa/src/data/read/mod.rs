@@ -39,10 +39,7 @@ pub fn open(path: &Path) -> Result<Box<dyn RowSource>> {
         "npy" => Ok(Box::new(npy::NpyRows::open(path)?)),
         "csv" => Ok(Box::new(csv::TextTable::open_csv(path)?)),
         "tsv" => Ok(Box::new(csv::TextTable::open_tsv(path)?)),
-        _ => Err(Error::malformed(
-            path,
-            "the ending does not name a supported format; give a .npy, .csv or .tsv file",
-        )),
+        _ => Err(Error::malformed(path, "the ending does not name a supported format; give a .npy, .csv or .tsv file")),
     }
 }
 
@@ -73,10 +70,7 @@ fn check_is_file(path: &Path) -> Result<()> {
         return Err(Error::malformed(path, "is a folder; give a .npy, .csv or .tsv file"));
     }
     if !metadata.is_file() {
-        return Err(Error::malformed(
-            path,
-            "is not a regular file; give a .npy, .csv or .tsv file",
-        ));
+        return Err(Error::malformed(path, "is not a regular file; give a .npy, .csv or .tsv file"));
     }
     Ok(())
 }
@@ -84,11 +78,7 @@ fn check_is_file(path: &Path) -> Result<()> {
 /// How many rows a buffer of `n_values` asks for, once it is sure that `source` has them.
 fn rows_asked_for(source: &impl RowSource, first_row: usize, n_values: usize) -> usize {
     let n_rows = n_values / source.n_sites();
-    assert_eq!(
-        n_values % source.n_sites(),
-        0,
-        "the buffer holds a whole number of rows"
-    );
+    assert_eq!(n_values % source.n_sites(), 0, "the buffer holds a whole number of rows");
     assert!(
         first_row <= source.n_rows() && n_rows <= source.n_rows() - first_row,
         "rows {first_row} to {first_row} + {n_rows} are in the file's {}",
@@ -113,10 +103,7 @@ mod tests {
             let source = open(path).unwrap();
             let mut last = [0.0; 2];
             source.read_rows(1, &mut last).unwrap();
-            assert_eq!(
-                (source.path(), source.n_rows(), source.n_sites(), source.grid()),
-                (path.as_path(), 2, 2, None)
-            );
+            assert_eq!((source.path(), source.n_rows(), source.n_sites(), source.grid()), (path.as_path(), 2, 2, None));
             assert_eq!(last, [3.0, 4.0]);
         }
     }
@@ -145,10 +132,7 @@ mod tests {
         fs::write(&long, &bytes).unwrap();
         fs::write(&same, &bytes).unwrap();
         assert_eq!(checksum(&empty).unwrap(), "99aa06d3014798d86001c324468d497f");
-        assert_eq!(
-            checksum(&long).unwrap(),
-            format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&bytes))
-        );
+        assert_eq!(checksum(&long).unwrap(), format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&bytes)));
         assert_eq!(checksum(&long).unwrap(), checksum(&same).unwrap());
         assert!(checksum(folder.path()).is_err());
     }

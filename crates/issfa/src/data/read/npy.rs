@@ -33,10 +33,7 @@ impl NpyRows {
         let array = NpyRows::open_any(path)?;
         if array.n_values() == 0 {
             let shape = tuple(&array.header.shape);
-            return Err(Error::malformed(
-                path,
-                format!("the array is empty: its shape is {shape}"),
-            ));
+            return Err(Error::malformed(path, format!("the array is empty: its shape is {shape}")));
         }
         Ok(array)
     }
@@ -48,16 +45,8 @@ impl NpyRows {
         // that is the known price of a map, and no lock that NumPy would respect could prevent it.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::read(path))?;
         let (header, data_start) = read_header(&map).map_err(|problem| Error::malformed(path, problem))?;
-        let n_sites = header
-            .check(map.len() - data_start)
-            .map_err(|problem| Error::malformed(path, problem))?;
-        Ok(NpyRows {
-            path: path.to_path_buf(),
-            map,
-            header,
-            data_start,
-            n_sites,
-        })
+        let n_sites = header.check(map.len() - data_start).map_err(|problem| Error::malformed(path, problem))?;
+        Ok(NpyRows { path: path.to_path_buf(), map, header, data_start, n_sites })
     }
 
     /// Known not to overflow, and the file to be long enough for it.
@@ -72,9 +61,7 @@ impl NpyRows {
     }
 
     fn read_row_major(&self, first_row: usize, out: &mut [f64]) {
-        self.header
-            .element
-            .decode(self.bytes(first_row * self.n_sites, out.len()), out.iter_mut());
+        self.header.element.decode(self.bytes(first_row * self.n_sites, out.len()), out.iter_mut());
     }
 
     fn read_column_major(&self, first_row: usize, n_rows: usize, out: &mut [f64]) {
@@ -85,9 +72,7 @@ impl NpyRows {
                 for site in sites.clone() {
                     let column = self.site_in_file(site) * self.n_rows();
                     let places = out[row * self.n_sites + site..].iter_mut().step_by(self.n_sites);
-                    self.header
-                        .element
-                        .decode(self.bytes(column + first_row + row, tile_rows), places);
+                    self.header.element.decode(self.bytes(column + first_row + row, tile_rows), places);
                 }
             }
         }
@@ -260,10 +245,7 @@ fn unsupported(descr: &str, name: &str) -> String {
         _ => "values of an unknown kind",
     };
     let advice = "save real numbers, for example with array.astype('float32')";
-    format!(
-        "holds {what} (dtype {}), which cannot be read; {advice}",
-        descr.escape_debug()
-    )
+    format!("holds {what} (dtype {}), which cannot be read; {advice}", descr.escape_debug())
 }
 
 /// `convert` takes little-endian bytes; the byte order is settled outside the loop.
@@ -313,19 +295,9 @@ impl Header {
         let Some((&n_rows, grid)) = self.shape.split_first() else {
             return Err("holds a single value without axes; an array of rows is needed".into());
         };
-        let too_large = || {
-            format!(
-                "the shape {} in its header is too large for any file",
-                tuple(&self.shape)
-            )
-        };
-        let n_sites = grid
-            .iter()
-            .try_fold(1_usize, |n, &length| n.checked_mul(length))
-            .ok_or_else(too_large)?;
-        let needed = n_sites
-            .checked_mul(n_rows)
-            .and_then(|n| n.checked_mul(self.element.kind.size()));
+        let too_large = || format!("the shape {} in its header is too large for any file", tuple(&self.shape));
+        let n_sites = grid.iter().try_fold(1_usize, |n, &length| n.checked_mul(length)).ok_or_else(too_large)?;
+        let needed = n_sites.checked_mul(n_rows).and_then(|n| n.checked_mul(self.element.kind.size()));
         let needed = needed.ok_or_else(too_large)?;
         if needed > n_bytes {
             let shape = tuple(&self.shape);
@@ -341,10 +313,7 @@ impl Header {
 fn tuple(shape: &[usize]) -> String {
     match shape {
         [length] => format!("({length},)"),
-        _ => format!(
-            "({})",
-            shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
-        ),
+        _ => format!("({})", shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -362,24 +331,16 @@ fn read_header(file: &[u8]) -> Parsed<(Header, usize)> {
         [1, 0] => (10, file.get(8..10).map(little_endian)),
         [2 | 3, 0] => (12, file.get(8..12).map(little_endian)),
         _ => {
-            return Err(format!(
-                ".npy version {}.{} is not supported; 1.0 to 3.0 are",
-                version[0], version[1]
-            ));
+            return Err(format!(".npy version {}.{} is not supported; 1.0 to 3.0 are", version[0], version[1]));
         }
     };
-    let data_start = length
-        .and_then(|length| length.checked_add(text_start))
-        .ok_or_else(cut)?;
+    let data_start = length.and_then(|length| length.checked_add(text_start)).ok_or_else(cut)?;
     let text = file.get(text_start..data_start).ok_or_else(cut)?;
     Ok((parse_header(text)?, data_start))
 }
 
 fn little_endian(bytes: &[u8]) -> usize {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |number, &byte| number << 8 | usize::from(byte))
+    bytes.iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte))
 }
 
 /// The header is a Python dict with three keys, in any order.
@@ -426,10 +387,7 @@ impl Literal<'_> {
     }
 
     fn wanted<T>(&self, what: &str) -> Parsed<T> {
-        Err(format!(
-            "the .npy header cannot be read: expected {what} at its byte {}",
-            self.position
-        ))
+        Err(format!("the .npy header cannot be read: expected {what} at its byte {}", self.position))
     }
 
     fn accept(&mut self, byte: u8) -> bool {
@@ -446,20 +404,12 @@ impl Literal<'_> {
     }
 
     fn expect(&mut self, byte: u8) -> Parsed<()> {
-        if self.accept(byte) {
-            Ok(())
-        } else {
-            self.wanted(&format!("'{}'", char::from(byte)))
-        }
+        if self.accept(byte) { Ok(()) } else { self.wanted(&format!("'{}'", char::from(byte))) }
     }
 
     fn expect_end(&mut self) -> Parsed<()> {
         self.skip_spaces();
-        if self.rest().is_empty() {
-            Ok(())
-        } else {
-            self.wanted("the end")
-        }
+        if self.rest().is_empty() { Ok(()) } else { self.wanted("the end") }
     }
 
     /// A quoted string; no dtype or key that we support has an escape in it.
@@ -478,11 +428,7 @@ impl Literal<'_> {
 
     /// A dtype name; a list in its place describes records.
     fn descr(&mut self) -> Parsed<String> {
-        if self.accept(b'[') {
-            Err(unsupported("with named fields", "V"))
-        } else {
-            self.string()
-        }
+        if self.accept(b'[') { Err(unsupported("with named fields", "V")) } else { self.string() }
     }
 
     fn layout(&mut self) -> Parsed<Layout> {
@@ -514,9 +460,9 @@ impl Literal<'_> {
         if n_digits == 0 {
             return self.wanted("a length");
         }
-        let length = self.rest()[..n_digits].iter().try_fold(0_usize, |number, &digit| {
-            number.checked_mul(10)?.checked_add(usize::from(digit - b'0'))
-        });
+        let length = self.rest()[..n_digits]
+            .iter()
+            .try_fold(0_usize, |number, &digit| number.checked_mul(10)?.checked_add(usize::from(digit - b'0')));
         let Some(length) = length else {
             return self.wanted("a length that fits into 64 bits");
         };
@@ -544,10 +490,7 @@ mod tests {
 
     fn dict(descr: &str, fortran_order: bool, shape: &[usize]) -> String {
         let order = if fortran_order { "True" } else { "False" };
-        format!(
-            "{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {}, }}  \n",
-            tuple(shape)
-        )
+        format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {}, }}  \n", tuple(shape))
     }
 
     struct Folder(tempfile::TempDir);
@@ -571,10 +514,7 @@ mod tests {
         }
 
         fn problem(&self, bytes: &[u8]) -> String {
-            NpyRows::open(&self.file(bytes))
-                .err()
-                .expect("the file is refused")
-                .to_string()
+            NpyRows::open(&self.file(bytes)).err().expect("the file is refused").to_string()
         }
     }
 
@@ -591,40 +531,16 @@ mod tests {
         }
         check("b1", [[0], [1], [2]], [0.0, 1.0, 1.0]);
         check("i1", [-128, 0, 127].map(i8::to_le_bytes), [-128.0, 0.0, 127.0]);
-        check(
-            "i2",
-            [i16::MIN, -2, i16::MAX].map(i16::to_le_bytes),
-            [-32768.0, -2.0, 32767.0],
-        );
-        check(
-            "i4",
-            [i32::MIN, 65536, i32::MAX].map(i32::to_le_bytes),
-            [-2147483648.0, 65536.0, 2147483647.0],
-        );
-        check(
-            "i8",
-            [i64::MIN, -3, 1 << 53].map(i64::to_le_bytes),
-            [-(2f64.powi(63)), -3.0, 2f64.powi(53)],
-        );
+        check("i2", [i16::MIN, -2, i16::MAX].map(i16::to_le_bytes), [-32768.0, -2.0, 32767.0]);
+        check("i4", [i32::MIN, 65536, i32::MAX].map(i32::to_le_bytes), [-2147483648.0, 65536.0, 2147483647.0]);
+        check("i8", [i64::MIN, -3, 1 << 53].map(i64::to_le_bytes), [-(2f64.powi(63)), -3.0, 2f64.powi(53)]);
         check("u1", [[0], [128], [255]], [0.0, 128.0, 255.0]);
         check("u2", [0, 258, u16::MAX].map(u16::to_le_bytes), [0.0, 258.0, 65535.0]);
         check("u4", [0, 7, u32::MAX].map(u32::to_le_bytes), [0.0, 7.0, 4294967295.0]);
         check("u8", [0, 9, u64::MAX].map(u64::to_le_bytes), [0.0, 9.0, 2f64.powi(64)]);
-        check(
-            "f2",
-            [0x3c00, 0xc500, 0x0001].map(u16::to_le_bytes),
-            [1.0, -5.0, 2f64.powi(-24)],
-        );
-        check(
-            "f4",
-            [1.5, -0.1, f32::MAX].map(f32::to_le_bytes),
-            [1.5, f64::from(-0.1f32), f64::from(f32::MAX)],
-        );
-        check(
-            "f8",
-            [0.1, -1e300, f64::INFINITY].map(f64::to_le_bytes),
-            [0.1, -1e300, f64::INFINITY],
-        );
+        check("f2", [0x3c00, 0xc500, 0x0001].map(u16::to_le_bytes), [1.0, -5.0, 2f64.powi(-24)]);
+        check("f4", [1.5, -0.1, f32::MAX].map(f32::to_le_bytes), [1.5, f64::from(-0.1f32), f64::from(f32::MAX)]);
+        check("f8", [0.1, -1e300, f64::INFINITY].map(f64::to_le_bytes), [0.1, -1e300, f64::INFINITY]);
     }
 
     #[test]
@@ -646,10 +562,7 @@ mod tests {
                     indices.push(rest % length);
                     rest /= length;
                 }
-                indices
-                    .iter()
-                    .zip(shape)
-                    .fold(0, |number, (index, length)| number * length + index) as f64
+                indices.iter().zip(shape).fold(0, |number, (index, length)| number * length + index) as f64
             })
             .collect()
     }
@@ -657,15 +570,7 @@ mod tests {
     #[test]
     fn both_orders_give_the_same_rows_from_any_row_on() {
         let folder = Folder::new();
-        for shape in [
-            &[5][..],
-            &[150, 37],
-            &[70, 3, 11],
-            &[4, 2, 3, 5],
-            &[1, 1, 1],
-            &[130, 1],
-            &[1, 40],
-        ] {
+        for shape in [&[5][..], &[150, 37], &[70, 3, 11], &[4, 2, 3, 5], &[1, 1, 1], &[130, 1], &[1, 40]] {
             let n_values: usize = shape.iter().product();
             let row_major: Vec<f64> = (0..n_values).map(|value| value as f64).collect();
             for (fortran_order, values) in [(false, row_major.clone()), (true, column_major(shape))] {
@@ -712,11 +617,7 @@ mod tests {
         assert!(folder.problem(b"").contains("empty (0 bytes)"));
         assert!(folder.problem(b"PK\x03\x04 zip").contains("is not a .npy file"));
         assert!(folder.problem(b"\x93NUMPY\x01").contains("end within the .npy header"));
-        assert!(
-            folder
-                .problem(b"\x93NUMPY\x01\x00\xff\xff{}")
-                .contains("end within the .npy header")
-        );
+        assert!(folder.problem(b"\x93NUMPY\x01\x00\xff\xff{}").contains("end within the .npy header"));
         assert!(folder.problem(b"\x93NUMPY\x04\x00\x00\x00").contains("version 4.0"));
         assert!(with("nonsense").contains("expected '{' at its byte 0"));
         assert!(with("{'descr': '<f8', 'shape': (2, 2)}").contains("no 'fortran_order'"));
@@ -728,12 +629,7 @@ mod tests {
         assert!(with(&dict("<f8", false, &[4, 0])).contains("empty: its shape is (4, 0)"));
         let short = with(&dict("<f8", false, &[3, 3]));
         assert!(short.contains("needs 72 bytes") && short.contains("only 64 follow"));
-        for huge in [
-            &[usize::MAX, 2][..],
-            &[2, usize::MAX, 2],
-            &[usize::MAX / 4],
-            &[0, usize::MAX, 2],
-        ] {
+        for huge in [&[usize::MAX, 2][..], &[2, usize::MAX, 2], &[usize::MAX / 4], &[0, usize::MAX, 2]] {
             assert!(with(&dict("<f8", false, huge)).contains("too large"), "{huge:?}");
         }
         assert!(with("{'descr': '<f8', 'shape': (99999999999999999999999,)}").contains("fits into 64 bits"));
@@ -753,10 +649,7 @@ mod tests {
             ("é", "unknown kind (dtype é)"),
             ("", "unknown kind"),
         ] {
-            assert!(
-                folder.problem(&npy(&dict(descr, false, &[1]), &[0; 64])).contains(what),
-                "{descr}"
-            );
+            assert!(folder.problem(&npy(&dict(descr, false, &[1]), &[0; 64])).contains(what), "{descr}");
         }
         let records = "{'descr': [('x', '<f8')], 'fortran_order': False, 'shape': (1,)}";
         assert!(folder.problem(&npy(records, &[0; 8])).contains("records"));
@@ -775,9 +668,7 @@ mod tests {
     #[test]
     fn no_truncation_and_no_flipped_byte_panics() {
         let folder = Folder::new();
-        let data: Vec<u8> = (0..2 * 3 * 4)
-            .flat_map(|value| f64::from(value).to_le_bytes())
-            .collect();
+        let data: Vec<u8> = (0..2 * 3 * 4).flat_map(|value| f64::from(value).to_le_bytes()).collect();
         for fortran_order in [false, true] {
             let valid = npy(&dict("<f8", fortran_order, &[2, 3, 4]), &data);
             for length in 0..valid.len() {
@@ -790,9 +681,7 @@ mod tests {
             for _ in 0..4000 {
                 let mut file = valid.clone();
                 for _ in 0..1 + random % 3 {
-                    random = random
-                        .wrapping_mul(6364136223846793005)
-                        .wrapping_add(1442695040888963407);
+                    random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                     file[(random >> 33) as usize % header_length] = (random >> 56) as u8;
                 }
                 try_everything(&folder.file(&file));
@@ -822,16 +711,7 @@ mod tests {
     fn whole_arrays_round_trip_even_when_empty() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("array.npy");
-        for shape in [
-            &[7][..],
-            &[3, 5],
-            &[2, 3, 4],
-            &[1000, 300],
-            &[2, 100_000],
-            &[0, 4],
-            &[4, 0],
-            &[0],
-        ] {
+        for shape in [&[7][..], &[3, 5], &[2, 3, 4], &[1000, 300], &[2, 100_000], &[0, 4], &[4, 0], &[0]] {
             let n_values: usize = shape.iter().product();
             let single: Vec<f32> = (0..n_values).map(|value| value as f32 / 7.0).collect();
             write_npy_f32(&path, shape, &single).unwrap();
