@@ -165,7 +165,8 @@ impl Fitted {
         share(sums.reconstruction.tile_slices_mut().enumerate(), Vec::new, |product: &mut Vec<R>, (tile, sum)| {
             let features = state.features.tile(tile);
             product.resize(sum.len(), R::zero());
-            multiply(product, View::new(&weights, n_rows, k), View::new(features, k, features.len() / k.max(1)));
+            let width = state.features.tiles().width(tile);
+            multiply(product, View::new(&weights, n_rows, k), View::new(features, k, width));
             sum.iter_mut().zip(product.iter()).for_each(|(sum, x)| *sum += x.to_f64());
         });
         sums.n_draws += 1.0;
