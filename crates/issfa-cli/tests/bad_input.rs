@@ -168,3 +168,27 @@ fn unwritable_places_are_named() {
         assert!(error.contains("cannot write") && error.contains("file/"), "{error}");
     }
 }
+
+/// On a tiny file system of its own, where the machine lets us make one.
+#[test]
+fn a_full_disk_ends_the_run_and_keeps_the_last_checkpoint() {
+    let bench = Bench::simulated();
+    let disk = bench.path("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mounted =
+        std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&disk).status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        eprintln!("no right to mount a small file system here: the full disk is not tested");
+        return;
+    }
+    let fit =
+        "fit sim/observations.npy --grid 12x10 --burn-in 2 --thin 1 --keep-draws 5000 --checkpoint-every 0s --quiet";
+    let full = bench.run(&format!("{fit} --sweeps 5000 --out disk/run"));
+    let (code, error) = (full.status.code(), String::from_utf8_lossy(&full.stderr).into_owned());
+    let summary = bench.run("summary disk/run");
+    let unmounted = std::process::Command::new("umount").arg(&disk).status();
+    assert!(unmounted.is_ok_and(|status| status.success()));
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("cannot write") && error.contains("No space left"), "{error}");
+    assert!(summary.status.success() && String::from_utf8_lossy(&summary.stdout).contains("goes on"));
+}

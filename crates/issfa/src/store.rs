@@ -61,11 +61,15 @@ impl Bundle {
         let notes = serde_json::to_string(&self.notes.iter().collect::<std::collections::BTreeMap<_, _>>())
             .expect("text can be written as JSON");
         let header = HashMap::from([("notes".to_string(), notes)]);
-        let written = safetensors::serialize_to_file(views, Some(header), &temporary)
-            .map_err(into_io)
-            .and_then(|()| fs::File::open(&temporary)?.sync_all())
-            .and_then(|()| fs::rename(&temporary, path));
-        written.map_err(|source| {
+        let write = || -> std::io::Result<()> {
+            // The library makes files that only their owner may read; results get the usual permissions.
+            let usual = fs::File::create(&temporary)?.metadata()?.permissions();
+            safetensors::serialize_to_file(views, Some(header), &temporary).map_err(into_io)?;
+            fs::set_permissions(&temporary, usual)?;
+            fs::File::open(&temporary)?.sync_all()?;
+            fs::rename(&temporary, path)
+        };
+        write().map_err(|source| {
             let _ = fs::remove_file(&temporary);
             Error::write(path)(source)
         })

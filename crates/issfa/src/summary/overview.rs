@@ -140,7 +140,7 @@ impl Overview {
                 k.mean, self.n_carrying_95
             ));
         }
-        if self.n_persistent == 0 {
+        if self.n_persistent == 0 && self.sweeps_done == self.sweeps_planned {
             verdict.push("No feature persisted: the data look like noise to the model.".into());
         }
         if verdict.is_empty() {
