@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 /// Rows read at a time while streaming.
 pub const CHUNK_BYTES: usize = 32 << 20;
 
+/// Sees a chunk of rows: the run they belong to, the first one's place in the whole table, and the values.
+pub type Visit<'a> = dyn FnMut(usize, usize, &mut [f64]) -> Result<()> + 'a;
+
 /// The rows of all inputs, stacked in the order given.
 pub struct Observations {
     sources: Vec<Box<dyn RowSource>>,
@@ -70,21 +73,18 @@ impl Observations {
         self.starts[run]..self.starts[run + 1]
     }
 
-    /// Calls `visit(run, first row of the whole table, values)` on chunks of rows in order; a chunk never spans runs.
+    /// Calls `visit` on chunks of rows in order; a chunk never spans runs.
     /// Every value is checked to be finite.
-    pub fn for_each_chunk(&self, visit: &mut dyn FnMut(usize, usize, &mut [f64]) -> Result<()>) -> Result<()> {
+    pub fn for_each_chunk(&self, visit: &mut Visit) -> Result<()> {
         self.visit_chunks(Cells::Finite, visit)
     }
 
     /// [`Observations::for_each_chunk`] where NaN stands for a cell that was not observed.
-    pub fn for_each_chunk_with_holes(
-        &self,
-        visit: &mut dyn FnMut(usize, usize, &mut [f64]) -> Result<()>,
-    ) -> Result<()> {
+    pub fn for_each_chunk_with_holes(&self, visit: &mut Visit) -> Result<()> {
         self.visit_chunks(Cells::FiniteOrMissing, visit)
     }
 
-    fn visit_chunks(&self, cells: Cells, visit: &mut dyn FnMut(usize, usize, &mut [f64]) -> Result<()>) -> Result<()> {
+    fn visit_chunks(&self, cells: Cells, visit: &mut Visit) -> Result<()> {
         let rows_at_once = (CHUNK_BYTES / (8 * self.n_sites)).max(1);
         let mut values = Vec::new();
         for (run, source) in self.sources.iter().enumerate() {
@@ -110,8 +110,8 @@ enum Cells {
 }
 
 fn check_cells(values: &[f64], n_sites: usize, first_row: usize, path: &Path, cells: Cells) -> Result<()> {
-    let bad = |x: &f64| !x.is_finite() && !(x.is_nan() && cells == Cells::FiniteOrMissing);
-    match values.iter().position(bad) {
+    let allowed = |x: &f64| x.is_finite() || x.is_nan() && cells == Cells::FiniteOrMissing;
+    match values.iter().position(|x| !allowed(x)) {
         None => Ok(()),
         Some(at) => Err(Error::NonFinite {
             path: path.to_path_buf(),

@@ -16,12 +16,12 @@ impl Iid {
 }
 
 impl Basis for Iid {
-    fn len(&self) -> usize {
+    fn n_sites(&self) -> usize {
         self.eigenvalues.len()
     }
 
     fn word(&self) -> String {
-        format!("iid({})", self.len())
+        format!("iid({})", self.n_sites())
     }
 
     fn eigenvalues(&self) -> &[f64] {

@@ -29,7 +29,7 @@ pub enum Direction {
 /// An orthonormal basis `U` of one axis, with the eigenvalues of the matrix it diagonalises.
 pub trait Basis: Debug + Send + Sync {
     /// The number of sites, and of modes.
-    fn len(&self) -> usize;
+    fn n_sites(&self) -> usize;
 
     /// The word of the structure language that makes this basis, with its size.
     fn word(&self) -> String;
@@ -40,7 +40,7 @@ pub trait Basis: Debug + Send + Sync {
     /// What one transform of a line costs, for people.
     fn cost(&self) -> &'static str;
 
-    /// Transforms, in place, every line of the array `outer x len x inner` (row-major) that runs along the middle
+    /// Transforms, in place, every line of the array `outer x n_sites x inner` (row-major) that runs along the middle
     /// axis. `scratch` is grown as needed and may be lent again.
     fn apply(&self, direction: Direction, values: &mut [f64], inner: usize, scratch: &mut Vec<f64>);
 }
@@ -52,7 +52,7 @@ pub(crate) mod checks {
 
     /// The matrix `U` (row-major, sites x modes), one unit vector at a time.
     pub fn explicit_matrix(basis: &dyn Basis) -> Vec<f64> {
-        let n = basis.len();
+        let n = basis.n_sites();
         let mut matrix = vec![0.0; n * n];
         for mode in 0..n {
             let mut unit = vec![0.0; n];
@@ -65,7 +65,7 @@ pub(crate) mod checks {
 
     /// `U' U = I`, `U diag(gamma) U' = laplacian`, and both directions agree on strided lines.
     pub fn check_basis(basis: &dyn Basis, laplacian: &[f64]) {
-        let n = basis.len();
+        let n = basis.n_sites();
         let matrix = explicit_matrix(basis);
         for a in 0..n {
             for b in 0..n {
@@ -81,7 +81,7 @@ pub(crate) mod checks {
     }
 
     fn check_lines(basis: &dyn Basis, matrix: &[f64], inner: usize) {
-        let (n, outer) = (basis.len(), 2);
+        let (n, outer) = (basis.n_sites(), 2);
         let original: Vec<f64> = (0..outer * n * inner).map(|i| (i as f64 * 1.7).sin()).collect();
         let mut values = original.clone();
         basis.apply(Direction::ToSpectrum, &mut values, inner, &mut Vec::new());

@@ -48,12 +48,12 @@ fn normalisation(n: usize, mode: usize) -> f64 {
 }
 
 impl Basis for Path {
-    fn len(&self) -> usize {
+    fn n_sites(&self) -> usize {
         self.eigenvalues.len()
     }
 
     fn word(&self) -> String {
-        format!("path({})", self.len())
+        format!("path({})", self.n_sites())
     }
 
     fn eigenvalues(&self) -> &[f64] {
@@ -68,7 +68,7 @@ impl Basis for Path {
         match &self.transform {
             Transform::Short(dense) => dense.apply(direction, values, inner, scratch),
             Transform::Long(dct) => {
-                let n = self.len();
+                let n = self.n_sites();
                 scratch.clear();
                 scratch.resize(n + dct.get_scratch_len(), 0.0);
                 let (line, rest) = scratch.split_at_mut(n);

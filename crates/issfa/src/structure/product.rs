@@ -13,7 +13,7 @@ impl Structure {
     /// The Kronecker product of `axes`.
     pub fn new(axes: Vec<Box<dyn Basis>>) -> Structure {
         assert!(!axes.is_empty(), "a structure has at least one axis");
-        let grid = axes.iter().map(|axis| axis.len()).collect();
+        let grid = axes.iter().map(|axis| axis.n_sites()).collect();
         Structure { axes, grid }
     }
 
@@ -58,7 +58,7 @@ impl Structure {
         assert_eq!(image.len(), self.n_sites(), "an image fills the grid");
         let mut inner = image.len();
         for axis in &self.axes {
-            inner /= axis.len();
+            inner /= axis.n_sites();
             axis.apply(direction, image, inner, scratch);
         }
     }

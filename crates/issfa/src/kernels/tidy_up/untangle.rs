@@ -242,7 +242,7 @@ mod tests {
         let weight = |t: usize| 1.5 + (t as f64 * 0.7).sin();
         let mixed = |sign: f64| -> Vec<f64> { (0..6).map(|v| 0.7 * (first[v] + sign * second[v])).collect() };
         let row = |t: usize| -> Vec<f64> {
-            let feature = if t % 2 == 0 { &first } else { &second };
+            let feature = if t.is_multiple_of(2) { &first } else { &second };
             feature.iter().enumerate().map(|(v, s)| weight(t) * s + 0.1 * ((t * 6 + v) as f64).cos()).collect()
         };
         let data = SpectralData::from_rows(&(0..40).map(row).collect::<Vec<_>>());
@@ -253,7 +253,7 @@ mod tests {
         state.features.push(&mixed(1.0));
         state.features.push(&mixed(-1.0));
         let entries = |t: usize| {
-            let sign = if t % 2 == 0 { 1.0 } else { -1.0 };
+            let sign = if t.is_multiple_of(2) { 1.0 } else { -1.0 };
             let w = weight(t) / 1.4;
             vec![Entry { feature: 0, weight: w }, Entry { feature: 1, weight: sign * w }]
         };
