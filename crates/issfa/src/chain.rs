@@ -74,6 +74,9 @@ impl<R: Real> Chain<R> {
         if !self.state.ln_theta.iter().all(|x| x.is_finite()) {
             return diverged("theta");
         }
+        if !self.state.weight_precisions.iter().all(|nu| positive(*nu)) {
+            return diverged("a weight precision");
+        }
         if !positive(self.state.ibp_strength) || !positive(self.state.ibp_repulsion) {
             return diverged("a parameter of the buffet process");
         }

@@ -9,14 +9,15 @@
 //! ```
 //! use issfa::chain::{Chain, Schedule};
 //! use issfa::kernels::Kernel;
-//! use issfa::model::{Model, Priors, simulate};
+//! use issfa::model::{InverseGammaPrior, Model, Priors, simulate};
 //! use issfa::rng::{Purpose, Streams};
 //! use issfa::structure::{Curve, Spectrum, expression};
 //!
 //! // A structure (an orthonormal basis with eigenvalues) and a curve give the prior precision of every mode.
 //! let structure = expression::build(Some("path(6) x path(5)"), None)?;
 //! let spectrum = Spectrum::new(&structure, &Curve::parse("q")?);
-//! let priors = Priors::default_for(spectrum.n_parameters());
+//! let noise = InverseGammaPrior { shape: 6.0, scale: 5.0 };
+//! let priors = Priors { noise, ..Priors::default_for(spectrum.n_parameters()) };
 //!
 //! // State and data from the model itself; real data come through `data::load`.
 //! let mut stream = Streams::once(1).stream(Purpose::Prior, 0, 0);

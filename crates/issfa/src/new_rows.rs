@@ -1,4 +1,4 @@
-//! Weights of rows that were not part of the fit, given a kept state: Gibbs updates without births [M12].
+//! Weights of rows that were not part of the fit, given a kept state: Gibbs updates without births \[M12\].
 
 use crate::comm::Solo;
 use crate::kernels::shared_activations::{FeatureTerms, sample_new_row};

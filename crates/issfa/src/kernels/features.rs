@@ -1,4 +1,4 @@
-//! All features, jointly, given the loadings, the noise and theta [M2].
+//! All features, jointly, given the loadings, the noise and theta \[M2\].
 
 use super::{Info, Turn};
 use crate::linalg::{Real, symmetric_eigen};

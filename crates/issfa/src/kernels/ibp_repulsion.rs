@@ -1,4 +1,4 @@
-//! The repulsion beta of the Indian buffet process, by a random walk in its logarithm [M9].
+//! The repulsion beta of the Indian buffet process, by a random walk in its logarithm \[M9\].
 
 use super::{Info, Turn, metropolis};
 use crate::linalg::Real;

@@ -1,4 +1,4 @@
-//! The strength alpha of the Indian buffet process [M8].
+//! The strength alpha of the Indian buffet process \[M8\].
 
 use super::{Info, Turn};
 use crate::linalg::Real;

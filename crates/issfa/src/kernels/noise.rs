@@ -1,4 +1,4 @@
-//! The noise variance given the residual [M3].
+//! The noise variance given the residual \[M3\].
 
 use super::{Info, Turn, refresh};
 use crate::linalg::Real;

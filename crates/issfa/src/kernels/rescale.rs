@@ -1,4 +1,4 @@
-//! Moves along the ridge that the likelihood cannot see: features shrink, weights grow, theta follows [M7].
+//! Moves along the ridge that the likelihood cannot see: features shrink, weights grow, theta follows \[M7\].
 
 use super::{Info, Turn, metropolis};
 use crate::linalg::Real;

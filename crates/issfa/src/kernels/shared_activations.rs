@@ -1,4 +1,4 @@
-//! Activations and weights of features that other rows use too, all rows in parallel and exactly [M4].
+//! Activations and weights of features that other rows use too, all rows in parallel and exactly \[M4\].
 //!
 //! The rows are split at random into two halves. While one half is updated, a feature may be switched in it only if
 //! some row of the other half uses it, so that no feature can die here; given its probability `pi_k` the rows are
@@ -30,7 +30,7 @@ pub enum Scan {
     Storage,
 }
 
-/// What does not depend on the row in the update of one feature [M4].
+/// What does not depend on the row in the update of one feature \[M4\].
 #[derive(Clone, Copy, Debug)]
 pub struct FeatureTerms {
     /// `g = S_k . S_k`.

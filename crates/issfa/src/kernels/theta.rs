@@ -1,4 +1,4 @@
-//! The parameters of the spectral curve, given the features [M6].
+//! The parameters of the spectral curve, given the features \[M6\].
 //!
 //! The target depends on the features only through K and the energy of each mode. The mode is found by a safeguarded
 //! Newton method that always starts at the prior mean: the proposal must not depend on the current value.

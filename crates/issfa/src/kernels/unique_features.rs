@@ -1,4 +1,4 @@
-//! Births and deaths: the features that only one row uses, all rows in parallel and exactly [M5].
+//! Births and deaths: the features that only one row uses, all rows in parallel and exactly \[M5\].
 //!
 //! Given the shared features, the sets unique to each row are independent a priori, with a Poisson number of
 //! features each. A set is proposed from the prior and accepted by the ratio of the marginal likelihoods of the

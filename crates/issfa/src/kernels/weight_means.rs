@@ -1,4 +1,4 @@
-//! The mean weight tau_k of each feature, over its active rows [M10].
+//! The mean weight tau_k of each feature, over its active rows \[M10\].
 
 use super::{Info, Turn, weight_moments};
 use crate::linalg::Real;

@@ -1,4 +1,4 @@
-//! The precision nu_k of each feature's weights around their mean, over its active rows [M11].
+//! The precision nu_k of each feature's weights around their mean, over its active rows \[M11\].
 
 use super::{Info, Turn, weight_moments};
 use crate::linalg::Real;

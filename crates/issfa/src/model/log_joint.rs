@@ -5,7 +5,7 @@ use crate::linalg::Real;
 use statrs::function::gamma::ln_gamma;
 use std::f64::consts::PI;
 
-/// `ln p(Y, Z, A, S, sigma^2, tau, nu, xi, alpha, beta)` [M1].
+/// `ln p(Y, Z, A, S, sigma^2, tau, nu, xi, alpha, beta)` \[M1\].
 ///
 /// Z counts as a set of columns: no factor for their order. `alpha`, `beta`, `nu` and `sigma^2` are densities in
 /// themselves, theta in xi = ln theta.

@@ -29,7 +29,7 @@ pub enum WeightMeanPrior {
     Fixed(f64),
 }
 
-/// All priors of the model [M1].
+/// All priors of the model \[M1\].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Priors {
     /// sigma^2.

@@ -11,9 +11,9 @@ pub fn normal(stream: &mut impl rand::Rng) -> f64 {
     StandardNormal.sample(stream)
 }
 
-/// A gamma draw with shape and rate.
+/// A gamma draw with shape and rate; NaN where these have left the range of numbers, for the chain to report.
 pub fn gamma(shape: f64, rate: f64, stream: &mut impl rand::Rng) -> f64 {
-    Gamma::new(shape, 1.0 / rate).expect("a gamma has positive shape and rate").sample(stream)
+    Gamma::new(shape, 1.0 / rate).map_or(f64::NAN, |gamma| gamma.sample(stream))
 }
 
 /// An inverse-gamma draw with shape and scale.

@@ -15,7 +15,7 @@ use rand_distr::{Distribution, StandardNormal};
 /// Rows of a tile that go through one matrix product: fixed, so that the bits do not depend on the machine.
 const ROW_CHUNK: usize = 256;
 
-/// What the features depend on besides the data and the loadings [M2].
+/// What the features depend on besides the data and the loadings \[M2\].
 pub struct FeatureConditional<'a> {
     /// Of `W'W`.
     pub rotation: &'a Eigen,
@@ -77,7 +77,7 @@ impl Projections {
     }
 }
 
-/// Draws all features jointly from their conditional [M2] and projects the data onto them.
+/// Draws all features jointly from their conditional \[M2\] and projects the data onto them.
 pub fn draw_features<R: Real>(
     data: &SpectralData<R>,
     row_norms: &[f64],

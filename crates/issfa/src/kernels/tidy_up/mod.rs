@@ -1,6 +1,6 @@
 //! Burn-in only: puts right what early births leave behind and Gibbs updates mend slowly.
 //!
-//! Mixtures are pulled apart ([`untangle`]) and copies are joined ([`join_twins`]). Both are a better start, not draws: the
+//! Mixtures are pulled apart (`untangle`) and copies are joined (`join_twins`). Both are a better start, not draws: the
 //! kernel does nothing after burn-in, so the posterior does not know of it.
 
 mod join_twins;
