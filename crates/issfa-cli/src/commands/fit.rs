@@ -266,7 +266,7 @@ pub fn conclude(ending: Ending, out: &Path, signals: &Signals, common: &Common) 
     report::write_figures(&run)?;
     let overview = issfa::summary::overview::Overview::of(&run)?;
     common.say(&format!(
-        "{} persistent features explain {:.1}% of the sum of squares; {} per sweep on average",
+        "{} persistent features; the model explains {:.1}% of the sum of squares; {} per sweep on average",
         overview.n_persistent,
         100.0 * overview.variance_explained,
         seconds(overview.seconds_per_sweep),

@@ -47,11 +47,11 @@ fn print(overview: &Overview) {
         overview.burn_in,
     );
     out!(
-        "{} persistent features (in at least half of the kept sweeps) explain {:.2}% of the sum of squares; {} of them \
-         hold 95% of that",
+        "{} persistent features (in at least half of the kept sweeps), {} of which hold 95% of their sums of squares; the \
+         model explains {:.2}% of the data's",
         overview.n_persistent,
-        100.0 * overview.variance_explained,
         overview.n_carrying_95,
+        100.0 * overview.variance_explained,
     );
     print_counts(overview);
     out!("\n{:24} {:>12} {:>12} {:>12} {:>12} {:>7} {:>6}", "", "mean", "5%", "median", "95%", "ESS", "R-hat");

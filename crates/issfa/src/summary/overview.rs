@@ -38,7 +38,8 @@ pub struct Overview {
     pub n_persistent: usize,
     /// Persistent features that together hold 95% of what all of them explain.
     pub n_carrying_95: usize,
-    /// The share of the data's sum of squares that the persistent features account for.
+    /// The share of the data's mean square (after centring) that is not noise. Features may overlap, so their own shares
+    /// need not add up to it.
     pub variance_explained: f64,
     pub quantities: Vec<Quantity>,
     pub theta: Vec<String>,
@@ -84,7 +85,7 @@ impl Overview {
             n_features_posterior: histogram(&kept),
             n_persistent: table.len(),
             n_carrying_95: carrying(&table, 0.95),
-            variance_explained: table.iter().map(|row| row.variance_explained).sum(),
+            variance_explained: 1.0 - mean_of(&kept, |row| row.noise_variance) / run.record.data_scale.powi(2),
             quantities: quantities(&kept, &run.record.theta),
             theta: run.record.theta.clone(),
             smoothness: median_smoothness(&table),
