@@ -64,10 +64,21 @@ fn wrong_values() {
     let error = bench.fails(2, "fit sim/observations.npy other.npy --out run");
     assert!(error.contains("10 sites") && error.contains("120"), "{error}");
     assert!(!bench.path("run").exists());
+    bench.npy("extreme.npy", &[2, 3], &[1e200, 0.0, 1.0, 2.0, 3.0, 4.0]);
+    assert!(bench.fails(2, "fit extreme.npy --out run").contains("1e200"));
+    assert!(bench.fails(2, "fit sim/observations.npy --out other.npy").contains("is a file"));
+    for grid in ["100000x100000x1000", "99999999999x99999999999", "99999999x99999999x99999999"] {
+        bench.fails(2, &format!("simulate --grid {grid} --out huge"));
+        bench.fails(2, &format!("prior-sample --grid {grid} --out huge"));
+    }
+    bench.ok("simulate --rows 9 --heldout-rows 3 --grid 5x5 --features 2 --out sim5 --quiet");
     bench.ok(&format!("fit sim/observations.npy --grid 12x10 {SHORT} --out run"));
     assert!(bench.fails(2, "transform run other.npy --out new").contains("10 sites"));
     assert!(bench.fails(2, "evaluate run --data sim/heldout.npy --hide 1.5").contains("--hide"));
+    assert!(bench.fails(2, "report run --truth sim5").contains("25 sites"));
     assert!(bench.fails(2, "evaluate run --truth run").contains("simulation.toml"));
+    std::fs::remove_file(bench.path("run/trace.csv")).unwrap();
+    assert!(bench.fails(2, "summary run").contains("trace.csv"));
 }
 
 #[test]

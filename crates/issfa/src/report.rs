@@ -113,6 +113,15 @@ pub fn write_truth_figures<R: Real>(run: &Run, simulation: &Path) -> Result<()> 
     let folder = run.folder.join("figures");
     let (grid, found) = read_images(&run.folder.join("features.npy"))?;
     let (_, truth) = read_images(&simulation.join("truth_features.npy"))?;
+    let (found_sites, true_sites) = (grid.iter().product::<usize>(), truth.first().map_or(0, Vec::len));
+    if true_sites != found_sites {
+        return Err(Error::SitesDiffer {
+            path: simulation.join("truth_features.npy"),
+            found: true_sites,
+            expected: found_sites,
+            because: format!("the run {} has that many", run.folder.display()),
+        });
+    }
     features_beside_truth(&truth, &found, &grid).save(&folder, "truth_features")?;
     reconstructions::<R>(run, simulation, &grid)?.save(&folder, "truth_reconstruction")
 }

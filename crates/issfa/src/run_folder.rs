@@ -98,6 +98,9 @@ fn check_recorded_format(path: &Path) -> Result<()> {
 
 /// Whether results may be written to `folder`.
 pub fn check_output(folder: &Path, overwrite: bool) -> Result<()> {
+    if folder.is_file() {
+        return Err(Error::malformed(folder, "is a file; choose a folder for --out"));
+    }
     let mut entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),

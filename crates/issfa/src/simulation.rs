@@ -1,5 +1,6 @@
 //! Simulated studies with a known truth: smooth unit-norm features, sparse weights, white noise.
 
+use crate::data::memory;
 use crate::data::write::{NpyWriter, write_atomically, write_npy_f32};
 use crate::error::{Error, Result};
 use crate::model::simulate::{feature_spectrum, normal};
@@ -58,7 +59,10 @@ impl Simulation {
 
     /// Checks the values; returns structure and curve.
     pub fn check(&self) -> Result<(Structure, Spectrum)> {
-        let structure = expression::build(self.structure.as_deref(), Some(&expression::parse_grid(&self.grid)?))?;
+        let grid = expression::parse_grid(&self.grid)?;
+        let needed = grid.iter().product::<usize>().saturating_mul(8 * (self.features + 8));
+        memory::check(&format!("a simulation on {}", self.grid), needed as u64)?;
+        let structure = expression::build(self.structure.as_deref(), Some(&grid))?;
         let spectrum = Spectrum::new(&structure, &Curve::parse(&self.curve)?);
         let wrong = |name: &str, value: String, problem: &str| Err(Error::setting(name, value, problem));
         if self.rows == 0 {

@@ -293,7 +293,11 @@ pub fn conclude(ending: Ending, out: &Path, signals: &Signals, common: &Common) 
 
 /// A short time for people.
 pub fn seconds(time: f64) -> String {
-    if time < 60.0 { format!("{time:.3} s") } else { duration(std::time::Duration::from_secs_f64(time)) }
+    if time < 60.0 || time.is_nan() {
+        format!("{time:.3} s")
+    } else {
+        duration(std::time::Duration::from_secs_f64(time))
+    }
 }
 
 /// Refuses to go on where a file is missing that every finished chain has.

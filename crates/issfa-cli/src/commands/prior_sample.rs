@@ -3,6 +3,7 @@
 use crate::Outcome;
 use crate::options::{Common, numbers};
 use clap::Args;
+use issfa::data::memory;
 use issfa::data::write::write_npy_f32;
 use issfa::rng::{Purpose, Streams};
 use issfa::run_folder::{check_output, prepare_output};
@@ -39,6 +40,8 @@ pub struct Options {
 pub fn run(options: Options, common: &Common) -> Outcome {
     let grid = options.grid.as_deref().map(expression::parse_grid).transpose()?;
     let structure = expression::build(options.structure.as_deref(), grid.as_deref())?;
+    let needed = structure.n_sites().saturating_mul(8 * (options.count + 8));
+    memory::check(&format!("{} samples of {}", options.count, structure.expression()), needed as u64)?;
     let spectrum = Spectrum::new(&structure, &Curve::parse(&options.curve)?);
     let theta = numbers("--theta", &options.theta)?;
     if theta.len() != spectrum.n_parameters() || theta.iter().any(|t| *t <= 0.0) {

@@ -1,7 +1,7 @@
 //! Centring and scaling: fitted on the training rows, stored, and reused on new ones.
 
 use super::Observations;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// What is subtracted.
@@ -151,14 +151,19 @@ impl Preprocessing {
 fn means(observations: &Observations) -> Result<(Vec<Vec<f64>>, Vec<f64>, f64)> {
     let n_sites = observations.n_sites();
     let mut sums = vec![vec![0.0; n_sites]; observations.n_runs()];
-    let mut squares = 0.0;
+    let (mut squares, mut largest) = (0.0, 0.0f64);
     observations.for_each_chunk(&mut |run, _, values| {
         for row in values.chunks_exact(n_sites) {
+            largest = row.iter().fold(largest, |largest, x| largest.max(x.abs()));
             sums[run].iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
             squares += row.iter().map(|x| x * x).sum::<f64>();
         }
         Ok(())
     })?;
+    if largest > 0.0 && !(1e-140..1e140).contains(&largest) {
+        let problem = format!("the largest value is {largest:e}, whose square is out of range; rescale the data first");
+        return Err(Error::malformed(observations.path(), problem));
+    }
     let mut overall = vec![0.0; n_sites];
     for (run, sums) in sums.iter_mut().enumerate() {
         overall.iter_mut().zip(sums.iter()).for_each(|(total, sum)| *total += sum);

@@ -14,16 +14,22 @@ struct Axis {
 /// Words the language knows, with how to write them.
 const WORDS: [(&str, &str); 2] = [("path", "path or path(n)"), ("iid", "iid or iid(n)")];
 
+/// The longest axis that is taken for meant.
+const LONGEST_AXIS: usize = 100_000_000;
+
 /// Reads a grid such as `100x100`.
 pub fn parse_grid(text: &str) -> Result<Vec<usize>> {
     let mut position = 0;
     let mut grid = Vec::new();
     for part in text.split('x') {
         match part.trim().parse::<usize>() {
-            Ok(n) if n > 0 => grid.push(n),
+            Ok(n) if (1..=LONGEST_AXIS).contains(&n) => grid.push(n),
             _ => return Err(wrong(text, position, "a grid is positive whole numbers joined by x, such as 100x100")),
         }
         position += part.chars().count() + 1;
+    }
+    if grid.iter().try_fold(1usize, |product, &n| product.checked_mul(n)).is_none() {
+        return Err(wrong(text, 0, "a grid with more sites than can be counted"));
     }
     Ok(grid)
 }
@@ -78,7 +84,7 @@ fn length(text: &str, axis: &Axis, n_from_grid: Option<usize>) -> Result<usize> 
     let given = match &axis.argument {
         None => None,
         Some(argument) => match argument.trim().parse::<usize>() {
-            Ok(n) if n > 0 => Some(n),
+            Ok(n) if (1..=LONGEST_AXIS).contains(&n) => Some(n),
             _ => {
                 let problem = format!("the size of '{}' is a positive whole number, not '{argument}'", axis.word);
                 return Err(wrong(text, axis.position, &problem));

@@ -3,7 +3,7 @@
 use super::diagnostics::{effective_sample_size, mean, quantile, split_r_hat};
 use super::features::{FeatureRow, read_table};
 use crate::checkpoint::{self, Counters};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::run_folder::Run;
 use crate::trace::{self, TraceRow};
 use serde::Serialize;
@@ -66,6 +66,9 @@ impl Overview {
             sweeps_done = sweeps_done.min(sweep);
             add(&mut counters, &own);
         }
+        if chains.is_empty() {
+            return Err(Error::NotA { kind: "run folder", path: run.folder.clone(), missing: "trace.csv" });
+        }
         let after = |rows: &Vec<TraceRow>| rows.iter().filter(|row| row.sweep > settings.burn_in).cloned().collect();
         let kept: Vec<Vec<TraceRow>> = chains.iter().map(after).collect();
         let table_path = run.folder.join("features.tsv");
@@ -78,7 +81,7 @@ impl Overview {
             n_sites: run.record.n_sites,
             structure: run.record.structure.clone(),
             chains: chains.len(),
-            sweeps_done: if chains.is_empty() { 0 } else { sweeps_done },
+            sweeps_done,
             sweeps_planned: settings.sweeps,
             burn_in: settings.burn_in,
             n_kept,
