@@ -33,6 +33,7 @@ enum Command {
     Transform(commands::transform::Options),
     Evaluate(commands::evaluate::Options),
     PriorSample(commands::prior_sample::Options),
+    Structure(commands::structure::Options),
     Selftest(commands::selftest::Options),
     Report(commands::report::Options),
 }
@@ -76,6 +77,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Transform(options) => commands::transform::run(options, &common),
         Command::Evaluate(options) => commands::evaluate::run(options),
         Command::PriorSample(options) => commands::prior_sample::run(options, &common),
+        Command::Structure(options) => commands::structure::run(options, &common),
         Command::Selftest(options) => commands::selftest::run(options),
         Command::Report(options) => commands::report::run(options, &common),
     }

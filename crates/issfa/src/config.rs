@@ -4,7 +4,8 @@ use crate::data::Centering;
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
 use crate::model::{GammaPrior, InverseGammaPrior, NormalPrior, Priors, ThetaStep, WeightMeanPrior};
-use crate::structure::{Curve, Spectrum, Structure, expression};
+use crate::structure::graph::GraphFile;
+use crate::structure::{Curve, Shelf, Spectrum, Structure, expression};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -117,6 +118,9 @@ pub struct Record {
     /// Raw data are divided by this before sampling (after centring and site scaling).
     pub data_scale: f64,
     pub inputs: Vec<InputRecord>,
+    /// The files of the structure; their decompositions are in the run's folder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub graphs: Vec<GraphFile>,
 }
 
 /// An input file and its xxh3-128 checksum.
@@ -232,6 +236,7 @@ impl Settings {
         if let Some(record) = &mut deciding.record {
             record.version = String::new();
             record.inputs.iter_mut().for_each(|input| input.path = PathBuf::new());
+            record.graphs.iter_mut().for_each(|graph| graph.path = PathBuf::new());
         }
         format!("{:032x}", xxhash_rust::xxh3::xxh3_128(deciding.to_toml().as_bytes()))
     }
@@ -344,14 +349,20 @@ impl WeightMeanSetting {
 
 impl Checked {
     /// The structure for data of `n_sites` sites that may bring a grid along.
-    pub fn structure(&self, data_path: &Path, data_grid: Option<&[usize]>, n_sites: usize) -> Result<Structure> {
+    pub fn structure(
+        &self,
+        data_path: &Path,
+        data_grid: Option<&[usize]>,
+        n_sites: usize,
+        shelf: &Shelf,
+    ) -> Result<Structure> {
         let given = self.settings.grid.as_deref().map(expression::parse_grid).transpose()?;
         let mut grid = given.or(data_grid.map(<[usize]>::to_vec));
         let text = self.settings.structure.as_deref();
         let structure = match (text, &grid) {
             // Without any grid, the sizes may stand in the structure, or the sites form a line.
-            (Some(text), None) => expression::build(Some(text), None)
-                .or_else(|error| expression::build(Some(text), Some(&[n_sites])).map_err(|_| error))?,
+            (Some(text), None) => expression::build_with(Some(text), None, shelf)
+                .or_else(|error| expression::build_with(Some(text), Some(&[n_sites]), shelf).map_err(|_| error))?,
             (None, None) => {
                 grid = Some(vec![n_sites]);
                 expression::build(None, grid.as_deref())?
@@ -361,7 +372,7 @@ impl Checked {
                 if product != n_sites {
                     return Err(grid_mismatch(grid, data_path, n_sites));
                 }
-                expression::build(text, Some(grid))?
+                expression::build_with(text, Some(grid), shelf)?
             }
         };
         if structure.n_sites() != n_sites {

@@ -15,7 +15,7 @@ use crate::model::{Model, State};
 use crate::new_rows;
 use crate::run_folder::{Run, prepare_output};
 use crate::spectral::SpectralData;
-use crate::structure::{Direction, Spectrum, Structure};
+use crate::structure::{Direction, Shelf, Spectrum, Structure};
 use crate::summary::features::read_images;
 use crate::summary::{PersistentFeatures, Posterior};
 use crate::trace::{TraceRow, TraceWriter, Units};
@@ -61,11 +61,11 @@ pub fn memory_needed(n_rows: usize, n_sites: usize, bytes: usize, reconstruct: b
 
 impl<R: Real> Prepared<R> {
     /// Opens, checks and loads the inputs.
-    pub fn load(checked: Checked) -> Result<Prepared<R>> {
+    pub fn load(checked: Checked, shelf: &Shelf) -> Result<Prepared<R>> {
         let settings = &checked.settings;
         let observations = Observations::open(&settings.input)?;
         let (n_rows, n_sites) = (observations.n_rows(), observations.n_sites());
-        let structure = checked.structure(observations.path(), observations.grid(), n_sites)?;
+        let structure = checked.structure(observations.path(), observations.grid(), n_sites, shelf)?;
         let needed = memory_needed(n_rows, n_sites, R::BYTES, settings.reconstruct);
         memory::check(&format!("a fit of {n_rows} x {n_sites} in {}", R::NAME), needed)?;
         let (preprocessing, findings) = Preprocessing::fit(&observations, settings.center, settings.scale)?;
@@ -86,6 +86,7 @@ impl<R: Real> Prepared<R> {
             theta: model.spectrum.parameter_names(),
             data_scale: preprocessing.factor,
             inputs: input_records(settings, &observations)?,
+            graphs: structure.graph_files(),
         };
         let heldout =
             settings.heldout.as_deref().map(|path| load_heldout(path, &structure, &preprocessing)).transpose()?;
@@ -174,6 +175,7 @@ fn load_heldout<R: Real>(path: &Path, structure: &Structure, preprocessing: &Pre
 /// Runs all chains of a new fit into `folder`, which is made empty first.
 pub fn fit<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Observer) -> Result<Ending> {
     prepare_output(folder, &["config.toml"])?;
+    prepared.structure.save_graphs(folder)?;
     Run::write_config(folder, &prepared.recorded_settings())?;
     run_chains(prepared, folder, observer)
 }
@@ -343,6 +345,7 @@ impl<'a, R: Real> Going<'a, R> {
         let prepared = self.prepared;
         let (grid, squares) = (prepared.structure.grid(), prepared.findings.sum_of_squares);
         let mut features = PersistentFeatures::new(&self.posterior, grid, prepared.record.n_rows, squares);
+        features.smooth_only_along(&prepared.structure);
         features.set_stability(others.unwrap_or_default());
         features.write(&self.folder)?;
         if let Some(reconstruction) = &self.posterior.reconstruction {

@@ -6,9 +6,10 @@ use crate::error::{Error, Result};
 use crate::figures::bars::{columns, histogram};
 use crate::figures::images::{GalleryOptions, GalleryRow, Limits, Panel, gallery};
 use crate::figures::lines::{LinePanel, Mark, Series, panels};
-use crate::figures::ticks::Scale;
+use crate::figures::ticks::{Scale, number};
 use crate::linalg::Real;
 use crate::run_folder::Run;
+use crate::structure::{Direction, Spectrum, Structure};
 use crate::summary::features::{excess_kurtosis, read_images, read_table};
 use crate::trace::{self, TraceRow};
 use crate::transform::{CenterNew, Fitted};
@@ -177,6 +178,47 @@ fn reconstructions<R: Real>(run: &Run, simulation: &Path, grid: &[usize]) -> Res
     }
     let options = GalleryOptions { n_columns: SHOWN, limits: Limits::PerPanel, ..GalleryOptions::default() };
     Ok(gallery("Held-out rows: what was seen, what was there, what the fit says", &rows, options))
+}
+
+/// The most eigenvectors shown along an axis of a plane, and of other grids in all.
+const EIGENVECTORS: (usize, usize) = (8, 20);
+
+/// The figure of a structure's eigenvectors, each times its prior standard deviation under theta: features are their
+/// sums with standard normal weights.
+pub fn write_eigenvectors(folder: &Path, structure: &Structure, spectrum: &Spectrum, theta: &[f64]) -> Result<()> {
+    let (eigenvalues, precisions) = (structure.eigenvalues(), spectrum.precisions(theta));
+    let mut scratch = Vec::new();
+    let mut picture = |mode: usize| {
+        let mut values = vec![0.0; structure.n_sites()];
+        values[mode] = 1.0 / precisions[mode].sqrt();
+        structure.apply(Direction::ToSites, &mut values, &mut scratch);
+        Panel { caption: format!("γ = {}", number(eigenvalues[mode])), grid: structure.grid().to_vec(), values }
+    };
+    let smoothest = |values: &[f64], most: usize| {
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+        order.truncate(most);
+        order
+    };
+    let along = |axis: usize| smoothest(structure.axes()[axis].eigenvalues(), EIGENVECTORS.0);
+    let rows: Vec<GalleryRow> = match structure.grid() {
+        [_, n_right] => {
+            let row = |down: usize| GalleryRow {
+                label: format!("mode {down}"),
+                panels: along(1).into_iter().map(|right| picture(down * n_right + right)).collect(),
+            };
+            along(0).into_iter().map(row).collect()
+        }
+        _ => {
+            let panels = smoothest(&eigenvalues, EIGENVECTORS.1).into_iter().map(picture).collect();
+            vec![GalleryRow { label: String::new(), panels }]
+        }
+    };
+    let n_columns = if structure.grid().len() == 2 { EIGENVECTORS.0 } else { 5 };
+    let options = GalleryOptions { n_columns, limits: Limits::Shared, ..GalleryOptions::default() };
+    let shown = theta.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
+    let title = format!("{}: smoothest eigenvectors, scaled by 1/sqrt(h), theta = {shown}", structure.expression());
+    gallery(&title, &rows, options).save(folder, "eigenvectors")
 }
 
 /// The figure of features drawn from the prior.

@@ -5,7 +5,7 @@ use crate::data::write::write_atomically;
 use crate::data::{Preprocessing, read};
 use crate::draws::Draws;
 use crate::error::{Error, Result};
-use crate::structure::{Structure, expression};
+use crate::structure::{Shelf, Structure, expression};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,8 @@ impl Run {
 
     /// The structure of the run, with its sizes.
     pub fn structure(&self) -> Result<Structure> {
-        expression::build(Some(&self.record.structure), None)
+        let shelf = Shelf::of(&self.folder, &self.record.graphs);
+        expression::build_with(Some(&self.record.structure), None, &shelf)
     }
 
     /// The kept draws of the first chain.

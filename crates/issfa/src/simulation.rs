@@ -5,7 +5,8 @@ use crate::data::write::{NpyWriter, write_atomically, write_npy_f32};
 use crate::error::{Error, Result};
 use crate::model::simulate::{feature_spectrum, normal};
 use crate::rng::{Purpose, Stream, Streams};
-use crate::structure::{Curve, Direction, Spectrum, Structure, expression};
+use crate::structure::graph::GraphFile;
+use crate::structure::{Curve, Direction, Shelf, Spectrum, Structure, expression};
 use crate::workers::share;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,9 @@ pub struct Simulation {
     pub weight_variance: [f64; 2],
     /// The noise variance.
     pub noise: f64,
+    /// The files of the structure; their decompositions are in the simulation's folder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub graphs: Vec<GraphFile>,
 }
 
 impl Simulation {
@@ -49,6 +53,7 @@ impl Simulation {
             weight_mean: 1.0,
             weight_variance: [50.0, 100.0],
             noise: 1.0,
+            graphs: Vec::new(),
         }
     }
 
@@ -58,11 +63,11 @@ impl Simulation {
     }
 
     /// Checks the values; returns structure and curve.
-    pub fn check(&self) -> Result<(Structure, Spectrum)> {
+    pub fn check(&self, shelf: &Shelf) -> Result<(Structure, Spectrum)> {
         let grid = expression::parse_grid(&self.grid)?;
         let needed = grid.iter().product::<usize>().saturating_mul(8 * (self.features + 8));
         memory::check(&format!("a simulation on {}", self.grid), needed as u64)?;
-        let structure = expression::build(self.structure.as_deref(), Some(&grid))?;
+        let structure = expression::build_with(self.structure.as_deref(), Some(&grid), shelf)?;
         let spectrum = Spectrum::new(&structure, &Curve::parse(&self.curve)?);
         let wrong = |name: &str, value: String, problem: &str| Err(Error::setting(name, value, problem));
         if self.rows == 0 {
@@ -78,11 +83,7 @@ impl Simulation {
         if !(low >= 0.0 && high >= low && high.is_finite()) {
             return wrong("--weight-variance", format!("{low},{high}"), "give LOW,HIGH with 0 <= LOW <= HIGH");
         }
-        if self.theta.len() != spectrum.n_parameters() || self.theta.iter().any(|t| !(*t > 0.0 && t.is_finite())) {
-            let names = spectrum.parameter_names().join(", ");
-            let problem = format!("give {} positive numbers: {names}", spectrum.n_parameters());
-            return wrong("--theta", format!("{:?}", self.theta), &problem);
-        }
+        spectrum.check_theta(&self.theta)?;
         Ok((structure, spectrum))
     }
 
@@ -102,9 +103,15 @@ impl Simulation {
 
     /// Draws everything and writes the folder's files.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        let (structure, spectrum) = self.check()?;
+        let (structure, spectrum) = self.check(&Shelf::none())?;
+        self.write_checked(folder, &structure, &spectrum)
+    }
+
+    /// [`Simulation::write`] with what [`Simulation::check`] returned.
+    pub fn write_checked(&self, folder: &Path, structure: &Structure, spectrum: &Spectrum) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(Error::write(folder))?;
-        let features = self.draw_features(&structure, &spectrum);
+        structure.save_graphs(folder)?;
+        let features = self.draw_features(structure, spectrum);
         let k = features.len();
         let shape: Vec<usize> = std::iter::once(k).chain(structure.grid().iter().copied()).collect();
         let flat: Vec<f32> = features.iter().flatten().map(|&x| x as f32).collect();
@@ -127,7 +134,8 @@ impl Simulation {
         })?;
         heldout.finish()?;
         truth.finish()?;
-        let text = toml::to_string(self).expect("a simulation can be written as TOML");
+        let recorded = Simulation { graphs: structure.graph_files(), ..self.clone() };
+        let text = toml::to_string(&recorded).expect("a simulation can be written as TOML");
         write_atomically(&folder.join("simulation.toml"), text.as_bytes())
     }
 
@@ -271,7 +279,7 @@ mod tests {
         let wrong = |edit: fn(&mut Simulation)| {
             let mut simulation = Simulation::small(1);
             edit(&mut simulation);
-            simulation.check().expect_err("a wrong setting").to_string()
+            simulation.check(&Shelf::none()).expect_err("a wrong setting").to_string()
         };
         assert!(wrong(|s| s.density = 0.0).contains("--density"));
         assert!(wrong(|s| s.theta = vec![1.0]).contains("ridge, roughness"));

@@ -13,7 +13,8 @@ use issfa::fit::{Ending, Prepared, memory_needed};
 use issfa::linalg::Real;
 use issfa::model::ThetaStep;
 use issfa::run_folder::{Run, check_output};
-use issfa::{Error, Result, report, structure::expression};
+use issfa::structure::{Shelf, expression};
+use issfa::{Error, Result, report};
 use std::path::{Path, PathBuf};
 
 /// Fit the model: draw from its posterior and write a run folder
@@ -30,7 +31,7 @@ pub struct Options {
     /// Sites along each axis, such as 100x100; the last axis is fastest
     #[arg(long)]
     pub grid: Option<String>,
-    /// One structure an axis, such as "path x path" (default: path on every axis); words: path, iid
+    /// One structure an axis, such as "path x path" (default: path on every axis); words: path(n), cycle(n), groups(sizes), wavelet(n,haar|d4), iid(n), graph(FILE)
     #[arg(long)]
     pub structure: Option<String>,
     /// The spectral curve: q, q^2, "q^2 + q", "q^2 + q'", axes
@@ -131,7 +132,8 @@ impl Options {
         let given = !self.input.is_empty();
         set(&mut settings.input, given.then_some(self.input));
         settings.grid = self.grid.or(settings.grid);
-        settings.structure = self.structure.or(settings.structure);
+        let structure = self.structure.as_deref().map(expression::with_absolute_files).transpose()?;
+        settings.structure = structure.or(settings.structure);
         settings.max_features = self.max_features.or(settings.max_features);
         settings.target_r2 = self.target_r2.or(settings.target_r2);
         settings.heldout = self.heldout.or(settings.heldout);
@@ -213,7 +215,8 @@ fn fit_short_run(settings: &mut Settings, (burn_in_unset, thin_unset): (bool, bo
 
 /// Loads, announces, fits, and reports.
 pub fn fit_into<R: Real>(checked: Checked, out: &Path, common: &Common) -> Outcome {
-    let prepared = Prepared::<R>::load(checked)?;
+    let tell = |text: &str| common.say(text);
+    let prepared = Prepared::<R>::load(checked, &Shelf::beside(out, &tell))?;
     announce(&prepared, out, common);
     let signals = Signals::listen();
     let mut progress = Progress::new(common, signals.clone());

@@ -8,6 +8,7 @@ pub mod report;
 pub mod resume;
 pub mod selftest;
 pub mod simulate;
+pub mod structure;
 pub mod summary;
 pub mod transform;
 

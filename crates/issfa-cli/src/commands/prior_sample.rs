@@ -7,8 +7,8 @@ use issfa::data::memory;
 use issfa::data::write::write_npy_f32;
 use issfa::rng::{Purpose, Streams};
 use issfa::run_folder::{check_output, prepare_output};
-use issfa::structure::{Curve, Spectrum, expression};
-use issfa::{Error, report, simulation};
+use issfa::structure::{Curve, Shelf, Spectrum, expression};
+use issfa::{report, simulation};
 use std::path::PathBuf;
 
 /// Draw features from the prior: see what a structure and theta mean before fitting
@@ -25,9 +25,9 @@ pub struct Options {
     /// The spectral curve
     #[arg(long, default_value = "q")]
     curve: String,
-    /// The curve's parameters, such as ridge,roughness
-    #[arg(long, default_value = "1,100")]
-    theta: String,
+    /// The curve's parameters, such as ridge,roughness (default: 1 for a ridge, 100 for a roughness)
+    #[arg(long)]
+    theta: Option<String>,
     #[arg(long, default_value_t = 8)]
     count: usize,
     #[arg(long, default_value_t = 0)]
@@ -39,16 +39,15 @@ pub struct Options {
 
 pub fn run(options: Options, common: &Common) -> Outcome {
     let grid = options.grid.as_deref().map(expression::parse_grid).transpose()?;
-    let structure = expression::build(options.structure.as_deref(), grid.as_deref())?;
+    let tell = |text: &str| common.say(text);
+    let shelf = Shelf::beside(&options.out, &tell);
+    let structure = expression::build_with(options.structure.as_deref(), grid.as_deref(), &shelf)?;
     let needed = structure.n_sites().saturating_mul(8 * (options.count + 8));
     memory::check(&format!("{} samples of {}", options.count, structure.expression()), needed as u64)?;
     let spectrum = Spectrum::new(&structure, &Curve::parse(&options.curve)?);
-    let theta = numbers("--theta", &options.theta)?;
-    if theta.len() != spectrum.n_parameters() || theta.iter().any(|t| *t <= 0.0) {
-        let names = spectrum.parameter_names().join(", ");
-        let problem = format!("give {} positive numbers: {names}", spectrum.n_parameters());
-        return Err(Error::setting("--theta", &options.theta, problem).into());
-    }
+    let given = options.theta.as_deref().map(|text| numbers("--theta", text)).transpose()?;
+    let theta = given.unwrap_or_else(|| spectrum.example_theta());
+    spectrum.check_theta(&theta)?;
     check_output(&options.out, common.overwrite)?;
     prepare_output(&options.out, &["samples.npy"])?;
     let stream_of = |k| Streams::once(options.seed).stream(Purpose::Prior, 1, k);
@@ -56,7 +55,8 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let shape: Vec<usize> = std::iter::once(images.len()).chain(structure.grid().iter().copied()).collect();
     let flat: Vec<f32> = images.iter().flatten().map(|&x| x as f32).collect();
     write_npy_f32(&options.out.join("samples.npy"), &shape, &flat)?;
-    let title = format!("{}, {}, theta = {}", structure.expression(), options.curve, options.theta);
+    let shown = theta.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
+    let title = format!("{}, curve {}, theta = {shown}", structure.expression(), options.curve);
     report::write_prior_samples(&options.out, &images, structure.grid(), &title)?;
     common.say(&format!(
         "{} samples: samples.npy, prior_samples.svg and .png in {}",

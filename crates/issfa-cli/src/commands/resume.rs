@@ -11,6 +11,7 @@ use issfa::config::parse_duration;
 use issfa::fit::Prepared;
 use issfa::linalg::Real;
 use issfa::run_folder::Run;
+use issfa::structure::Shelf;
 use issfa::{Error, Result};
 use std::path::PathBuf;
 
@@ -53,7 +54,7 @@ fn new_sweeps(text: &str, old: u64) -> Result<u64> {
 }
 
 fn go_on<R: Real>(run: Run, common: &Common) -> Outcome {
-    let prepared = Prepared::<R>::load(run.checked)?;
+    let prepared = Prepared::<R>::load(run.checked, &Shelf::of(&run.folder, &run.record.graphs))?;
     announce(&prepared, &run.folder, common);
     let signals = Signals::listen();
     let mut progress = Progress::new(common, signals.clone());

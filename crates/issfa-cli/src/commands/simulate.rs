@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use issfa::Result;
 use issfa::run_folder::{check_output, prepare_output};
 use issfa::simulation::Simulation;
+use issfa::structure::{Curve, Shelf, Spectrum, expression};
 use std::path::PathBuf;
 
 /// Simulate observations of smooth features with sparse weights, and keep the truth
@@ -29,7 +30,7 @@ pub struct Options {
     /// Sites along each axis, such as 100x100
     #[arg(long)]
     grid: Option<String>,
-    /// One structure an axis (default: path on every axis)
+    /// One structure an axis, such as "cycle(24) x path(33)" (default: path on every axis)
     #[arg(long)]
     structure: Option<String>,
     /// The spectral curve
@@ -41,7 +42,7 @@ pub struct Options {
     /// The probability that a row uses a feature
     #[arg(long)]
     density: Option<f64>,
-    /// The curve's parameters: ridge,roughness
+    /// The curve's parameters, ridge then roughness (default 1,100)
     #[arg(long)]
     theta: Option<String>,
     #[arg(long, allow_hyphen_values = true)]
@@ -61,38 +62,51 @@ enum PresetName {
 }
 
 impl Options {
-    fn simulation(&self) -> Result<Simulation> {
+    fn simulation(&self, shelf: &Shelf) -> Result<Simulation> {
         let preset = match self.preset {
             PresetName::Paper => Simulation::paper(self.seed),
             PresetName::Small => Simulation::small(self.seed),
         };
+        let structure = self.structure.as_deref().map(expression::with_absolute_files).transpose()?;
+        let curve = self.curve.clone().unwrap_or(preset.curve);
+        // Sizes written in the structure are the grid; the preset's grid is for those who name neither.
+        let (mut grid, mut example_theta) = (self.grid.clone(), None);
+        if let Some(text) = structure.as_deref() {
+            let sizes = self.grid.as_deref().map(expression::parse_grid).transpose()?;
+            let built = expression::build_with(Some(text), sizes.as_deref(), shelf)?;
+            grid = Some(expression::show_grid(built.grid()));
+            example_theta = Some(Spectrum::new(&built, &Curve::parse(&curve)?).example_theta());
+        }
         let theta = self.theta.as_deref().map(|text| numbers("--theta", text)).transpose()?;
         let variance = self.weight_variance.as_deref().map(|text| pair("--weight-variance", text)).transpose()?;
         Ok(Simulation {
             seed: self.seed,
             rows: self.rows.unwrap_or(preset.rows),
             heldout_rows: self.heldout_rows.unwrap_or(preset.heldout_rows),
-            grid: self.grid.clone().unwrap_or(preset.grid),
-            structure: self.structure.clone(),
-            curve: self.curve.clone().unwrap_or(preset.curve),
+            grid: grid.unwrap_or(preset.grid),
+            structure,
+            curve,
             features: self.features.unwrap_or(preset.features),
             density: self.density.unwrap_or(preset.density),
-            theta: theta.unwrap_or(preset.theta),
+            theta: theta.or(example_theta).unwrap_or(preset.theta),
             weight_mean: self.weight_mean.unwrap_or(preset.weight_mean),
             weight_variance: variance.unwrap_or(preset.weight_variance),
             noise: self.noise.unwrap_or(preset.noise),
+            graphs: Vec::new(),
         })
     }
 }
 
 pub fn run(options: Options, common: &Common) -> Outcome {
-    let simulation = options.simulation()?;
-    simulation.check()?;
+    let tell = |text: &str| common.say(text);
+    let shelf = Shelf::beside(&options.out, &tell);
+    let simulation = options.simulation(&shelf)?;
+    let (structure, spectrum) = simulation.check(&shelf)?;
     check_output(&options.out, common.overwrite)?;
     prepare_output(&options.out, &["simulation.toml"])?;
-    simulation.write(&options.out)?;
+    simulation.write_checked(&options.out, &structure, &spectrum)?;
     common.say(&format!(
-        "simulated {} + {} rows on {} with {} features in {}; next: issfa fit {}/observations.npy --grid {} --out run",
+        "simulated {} + {} rows on {} with {} features in {}; next: issfa fit {}/observations.npy --grid {}{} --out run",
         simulation.rows,
         simulation.heldout_rows,
         simulation.grid,
@@ -100,6 +114,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         options.out.display(),
         options.out.display(),
         simulation.grid,
+        simulation.structure.iter().map(|text| format!(" --structure \"{text}\"")).collect::<String>(),
     ));
     Ok(())
 }

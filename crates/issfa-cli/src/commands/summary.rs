@@ -102,7 +102,11 @@ fn print_features(run: &Run, overview: &Overview) -> Outcome {
         "stability"
     );
     for row in table.iter().take(SHOWN) {
-        let widths: Vec<String> = row.smoothness.iter().map(|width| format!("{width:.1}")).collect();
+        let widths: Vec<String> = row
+            .smoothness
+            .iter()
+            .map(|width| if width.is_nan() { "-".into() } else { format!("{width:.1}") })
+            .collect();
         out!(
             "{:>8} {:>9.2} {:>12.1} {:>9.3}% {:>9.1} {:>10}  {}",
             row.id,

@@ -12,7 +12,7 @@ use crate::pca;
 use crate::run_folder::Run;
 use crate::simulation::Simulation;
 use crate::spectral::{SpectralData, weighted_rows};
-use crate::structure::{Direction, Spectrum, Structure};
+use crate::structure::{Direction, Shelf, Spectrum, Structure};
 use crate::summary::posterior::unit_images;
 use crate::trace;
 use crate::transform::{CenterNew, Fitted};
@@ -48,7 +48,7 @@ pub struct TruthReport {
 /// Compares a run with the simulation it was fitted to.
 pub fn evaluate<R: Real>(run: &Run, simulation_folder: &Path) -> Result<TruthReport> {
     let simulation = Simulation::read(simulation_folder)?;
-    let (structure, spectrum) = simulation.check()?;
+    let (structure, spectrum) = simulation.check(&Shelf::of(simulation_folder, &simulation.graphs))?;
     let fitted = Fitted::open(run)?;
     let (_, truth) = read_npy_f32(&simulation_folder.join("truth_features.npy"))?;
     let n_sites = structure.n_sites();

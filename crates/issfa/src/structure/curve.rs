@@ -151,6 +151,22 @@ impl Spectrum {
         (0..self.n_sets).flat_map(one).collect()
     }
 
+    /// Parameters to try a structure with: every ridge 1, every roughness 100.
+    pub fn example_theta(&self) -> Vec<f64> {
+        (0..self.n_parameters()).map(|p| if p % self.set_size() == 0 { 1.0 } else { 100.0 }).collect()
+    }
+
+    /// Refuses parameters that are not as many positive numbers as the curve has.
+    pub fn check_theta(&self, theta: &[f64]) -> Result<()> {
+        if theta.len() == self.n_parameters() && theta.iter().all(|t| *t > 0.0 && t.is_finite()) {
+            return Ok(());
+        }
+        let shown = theta.iter().map(f64::to_string).collect::<Vec<_>>().join(",");
+        let plural = if self.n_parameters() == 1 { "" } else { "s" };
+        let names = self.parameter_names().join(", ");
+        Err(Error::setting("--theta", shown, format!("give {} positive number{plural}: {names}", self.n_parameters())))
+    }
+
     /// See [`Curve::degree`].
     pub fn degree(&self) -> Option<f64> {
         self.degree

@@ -19,6 +19,17 @@ impl Dense {
         Dense { n, matrix: (0..n * n).map(|at| entry(at / n, at % n)).collect() }
     }
 
+    /// A matrix given row-major, sites x modes.
+    pub fn new(n: usize, matrix: Vec<f64>) -> Dense {
+        assert_eq!(matrix.len(), n * n, "the matrix is square");
+        Dense { n, matrix }
+    }
+
+    /// The matrix, row-major, sites x modes.
+    pub fn matrix(&self) -> &[f64] {
+        &self.matrix
+    }
+
     /// See [`super::Basis::apply`].
     pub fn apply(&self, direction: Direction, values: &mut [f64], inner: usize, scratch: &mut Vec<f64>) {
         let n = self.n;

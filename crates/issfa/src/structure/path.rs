@@ -1,6 +1,7 @@
 //! The path graph (first-order random walk): smooth along a line with free ends; the basis is the DCT-II.
 
 use super::dense::{DENSE_LIMIT, Dense};
+use super::lines::for_each_line;
 use super::{Basis, Direction};
 use rustdct::{DctPlanner, TransformType2And3};
 use std::f64::consts::PI;
@@ -68,17 +69,9 @@ impl Basis for Path {
         match &self.transform {
             Transform::Short(dense) => dense.apply(direction, values, inner, scratch),
             Transform::Long(dct) => {
-                let n = self.n_sites();
-                scratch.clear();
-                scratch.resize(n + dct.get_scratch_len(), 0.0);
-                let (line, rest) = scratch.split_at_mut(n);
-                for lines in values.chunks_exact_mut(n * inner) {
-                    for i in 0..inner {
-                        (0..n).for_each(|j| line[j] = lines[j * inner + i]);
-                        transform_line(dct.as_ref(), direction, line, rest);
-                        (0..n).for_each(|j| lines[j * inner + i] = line[j]);
-                    }
-                }
+                for_each_line(values, (self.n_sites(), inner), scratch, dct.get_scratch_len(), |line, work| {
+                    transform_line(dct.as_ref(), direction, line, work);
+                });
             }
         }
     }
@@ -108,31 +101,24 @@ impl std::fmt::Debug for Path {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checks::check_basis;
+    use super::super::checks::{check_basis, laplacian};
     use super::*;
 
-    fn laplacian(n: usize) -> Vec<f64> {
-        let mut matrix = vec![0.0; n * n];
-        for i in 1..n {
-            matrix[i * n + i] += 1.0;
-            matrix[(i - 1) * n + i - 1] += 1.0;
-            matrix[i * n + i - 1] = -1.0;
-            matrix[(i - 1) * n + i] = -1.0;
-        }
-        matrix
+    fn edges(n: usize) -> Vec<(usize, usize, f64)> {
+        (1..n).map(|i| (i - 1, i, 1.0)).collect()
     }
 
     #[test]
     fn short_paths_diagonalise_the_laplacian() {
         for n in [1, 2, 3, 4, 7, 16, 61] {
-            check_basis(&Path::new(n), &laplacian(n));
+            check_basis(&Path::new(n), &laplacian(n, &edges(n)));
         }
     }
 
     #[test]
     fn long_paths_do_too_and_fast_equals_dense() {
         for n in [1, 2, 5, 29, 130, 149] {
-            check_basis(&Path::fast(n), &laplacian(n));
+            check_basis(&Path::fast(n), &laplacian(n, &edges(n)));
         }
     }
 }

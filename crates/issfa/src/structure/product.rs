@@ -1,6 +1,9 @@
 //! The product of one basis per grid axis: transforms go axis by axis, eigenvalues add.
 
+use super::graph::{Graph, GraphFile, Shelf};
 use super::{Basis, Direction};
+use crate::error::Result;
+use std::path::Path;
 
 /// An orthonormal basis of a whole grid. The last axis is fastest (C order), for sites and modes alike.
 #[derive(Debug)]
@@ -37,6 +40,21 @@ impl Structure {
         self.axes.iter().map(|axis| axis.word()).collect::<Vec<_>>().join(" x ")
     }
 
+    /// The graphs among the axes.
+    pub fn graphs(&self) -> impl Iterator<Item = &Graph> {
+        self.axes.iter().filter_map(|axis| axis.graph())
+    }
+
+    /// Their files, to be recorded.
+    pub fn graph_files(&self) -> Vec<GraphFile> {
+        self.graphs().map(|graph| graph.file().clone()).collect()
+    }
+
+    /// Keeps what was dear to compute within the folder of a run or simulation.
+    pub fn save_graphs(&self, folder: &Path) -> Result<()> {
+        self.graphs().try_for_each(|graph| graph.save(&Shelf::inside(folder)))
+    }
+
     /// The eigenvalue of `axis` at every mode of the grid.
     pub fn axis_eigenvalues(&self, axis: usize) -> Vec<f64> {
         let inner: usize = self.grid[axis + 1..].iter().product();
@@ -66,7 +84,7 @@ impl Structure {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Iid, Path};
+    use super::super::{Iid, Path, expression};
     use super::*;
 
     fn example() -> Structure {
@@ -108,9 +126,15 @@ mod tests {
 
     #[test]
     fn brain_sized_grids_make_the_round_trip() {
-        for grid in [[61, 73, 61], [64, 64, 29]] {
-            let axes = grid.iter().map(|&n| Box::new(Path::new(n)) as Box<dyn Basis>).collect();
-            let structure = Structure::new(axes);
+        let cases = [
+            "path(61) x path(73) x path(61)",
+            "path(64) x path(64) x path(29)",
+            "cycle(61) x wavelet(73,d4) x groups(30,31)",
+            "cycle(24) x path(131) x wavelet(64,haar)",
+            "cycle(151) x path(10)",
+        ];
+        for text in cases {
+            let structure = expression::build(Some(text), None).unwrap();
             let image: Vec<f64> = (0..structure.n_sites()).map(|i| (i as f64 * 0.61).sin()).collect();
             let mut values = image.clone();
             let scratch = &mut Vec::new();

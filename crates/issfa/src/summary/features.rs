@@ -4,6 +4,7 @@ use super::posterior::{FeatureMoments, Posterior};
 use crate::data::read::npy::read_npy_f32;
 use crate::data::write::{write_atomically, write_npy_f32};
 use crate::error::{Error, Result};
+use crate::structure::Structure;
 use std::path::Path;
 
 /// Posterior-mean features with everything known about them, ordered by variance explained.
@@ -69,6 +70,14 @@ impl PersistentFeatures {
         self.activation.push(moments.active.iter().map(|&a| (f64::from(a) / n) as f32).collect());
         self.weights.push(weights);
         self.means.push(unit);
+    }
+
+    /// Leaves smoothness out along axes whose neighbours are not close (groups, graphs).
+    pub fn smooth_only_along(&mut self, structure: &Structure) {
+        for (axis, basis) in structure.axes().iter().enumerate().filter(|(_, basis)| !basis.neighbours_are_close()) {
+            debug_assert_eq!(basis.n_sites(), self.grid[axis], "the features are on the structure's grid");
+            self.table.iter_mut().for_each(|row| row.smoothness[axis] = f64::NAN);
+        }
     }
 
     /// Compares with the features of the other chains (each a list of unit images).

@@ -19,6 +19,7 @@ const SHOWN: usize = 40;
 pub struct TextTable {
     path: PathBuf,
     n_columns: usize,
+    has_header: bool,
     values: Vec<f64>,
 }
 
@@ -66,6 +67,10 @@ impl RowSource for TextTable {
 
     fn grid(&self) -> Option<&[usize]> {
         None
+    }
+
+    fn has_header(&self) -> bool {
+        self.has_header
     }
 
     fn read_rows(&self, first_row: usize, out: &mut [f64]) -> Result<()> {
@@ -138,12 +143,13 @@ struct TableBuilder<'a> {
     first_line: Option<FirstLine>,
     /// Lines without content since the last one with some: harmless at the end, a missing row before another.
     n_blank: usize,
+    has_header: bool,
     values: Vec<f64>,
 }
 
 impl TableBuilder<'_> {
     fn new(path: &Path, separator: Option<Separator>) -> TableBuilder<'_> {
-        TableBuilder { path, separator, first_line: None, n_blank: 0, values: Vec::new() }
+        TableBuilder { path, separator, first_line: None, n_blank: 0, has_header: false, values: Vec::new() }
     }
 
     fn add_line(&mut self, number: usize, bytes: &[u8]) -> Result<()> {
@@ -189,8 +195,8 @@ impl TableBuilder<'_> {
         let first = FirstLine { number, separator, n_columns };
         self.first_line = Some(first);
         // A line of missing values alone is a row: dropping it as a header would hide them.
-        let is_header = n_numbers == 0 && n_texts > 0;
-        if is_header { Ok(()) } else { self.add_row(number, line, first) }
+        self.has_header = n_numbers == 0 && n_texts > 0;
+        if self.has_header { Ok(()) } else { self.add_row(number, line, first) }
     }
 
     /// In a single column a blank line is an empty cell; in a wider table it is a mistake.
@@ -235,7 +241,12 @@ impl TableBuilder<'_> {
         if self.values.is_empty() {
             return Err(Error::malformed(self.path, "has a header line, but no line of numbers after it"));
         }
-        Ok(TextTable { path: self.path.to_path_buf(), n_columns: first.n_columns, values: self.values })
+        Ok(TextTable {
+            path: self.path.to_path_buf(),
+            n_columns: first.n_columns,
+            has_header: self.has_header,
+            values: self.values,
+        })
     }
 }
 

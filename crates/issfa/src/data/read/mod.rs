@@ -26,6 +26,11 @@ pub trait RowSource: Send + Sync {
     /// The lengths of the grid's axes for T x grid arrays (three or more axes), `None` for plain T x V tables.
     fn grid(&self) -> Option<&[usize]>;
 
+    /// Whether the file has a line of names above its rows.
+    fn has_header(&self) -> bool {
+        false
+    }
+
     /// Fills `out` (a whole number of rows, row-major, C order of the grid) with the rows from `first_row` on.
     /// Values are not checked for being finite. Panics when the rows are not all in the file.
     fn read_rows(&self, first_row: usize, out: &mut [f64]) -> Result<()>;
