@@ -8,6 +8,8 @@ pub trait Real: crate::store::Element + Copy + Send + Sync + Default + PartialEq
     const NAME: &'static str;
     /// Bytes a number takes.
     const BYTES: usize;
+    /// The relative spacing of numbers near 1.
+    const EPSILON: f64;
     fn from_f64(value: f64) -> Self;
     fn to_f64(self) -> f64;
     /// `accumulated + factor * self`, in this type.
@@ -21,6 +23,7 @@ macro_rules! real {
         impl Real for $type {
             const NAME: &'static str = $name;
             const BYTES: usize = $bytes;
+            const EPSILON: f64 = <$type>::EPSILON as f64;
             #[inline(always)]
             fn from_f64(value: f64) -> Self {
                 value as $type

@@ -22,7 +22,8 @@ pub fn components<R: Real>(data: &SpectralData<R>, n: usize) -> Components<R> {
     let mut weights = Vec::new();
     for place in (0..t).rev().take(n) {
         let value = eigen.values[place];
-        if value <= 1e-10 * largest {
+        // Products are rounded: what is left of a direction without variance is not a component.
+        if value <= (16.0 * R::EPSILON).max(1e-10) * largest {
             break;
         }
         weights.push((0..t).map(|row| (row, eigen.vectors[row * t + place] / value.sqrt())).collect());

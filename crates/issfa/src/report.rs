@@ -46,11 +46,33 @@ pub fn write_figures(run: &Run) -> Result<()> {
         panels: (0..shown).map(|at| panel(&images[at], &grid, caption(at))).collect(),
     };
     gallery(&title, &[row], GalleryOptions::default()).save(&folder, "features")?;
+    if grid.len() > 1 {
+        profiles(&images, &grid, &|at| table[at].id.to_string()).save(&folder, "profiles")?;
+    }
     weights(run)?.save(&folder, "weights")
 }
 
 fn panel(image: &[f32], grid: &[usize], caption: String) -> Panel {
     Panel { caption, grid: grid.to_vec(), values: image.iter().map(|&x| f64::from(x)).collect() }
+}
+
+/// Features along each axis, through the site where each is largest.
+fn profiles(images: &[Vec<f32>], grid: &[usize], name: &dyn Fn(usize) -> String) -> crate::figures::Figure {
+    const SHOWN: usize = 5;
+    let along = |image: &[f32], axis: usize| {
+        let peak = (0..image.len()).max_by(|&a, &b| image[a].abs().total_cmp(&image[b].abs())).unwrap_or(0);
+        let inner: usize = grid[axis + 1..].iter().product();
+        let first = peak - peak / inner % grid[axis] * inner;
+        (0..grid[axis]).map(|step| f64::from(image[first + step * inner])).collect::<Vec<_>>()
+    };
+    let row = |axis: usize| GalleryRow {
+        label: format!("axis {}, {} sites", axis + 1, grid[axis]),
+        panels: (images.iter().take(SHOWN).enumerate())
+            .map(|(at, image)| Panel { caption: name(at), grid: vec![grid[axis]], values: along(image, axis) })
+            .collect(),
+    };
+    let rows: Vec<GalleryRow> = (0..grid.len()).map(row).collect();
+    gallery("The first features along each axis, through their largest value", &rows, GalleryOptions::default())
 }
 
 fn traces(run: &Run, chains: &[Vec<TraceRow>]) -> crate::figures::Figure {

@@ -62,6 +62,7 @@ fn the_whole_sweep_on_other_models() {
         ("one row", Tiny { n_rows: 1, ..tiny() }),
         ("two rows", Tiny { n_rows: 2, ..tiny() }),
         ("path(3) x iid(2), q^2 + q", Tiny { structure: "path(3) x iid(2)".into(), curve: "q^2 + q".into(), ..tiny() }),
+        ("path(2) x path(2), axes", Tiny { curve: "axes".into(), ..tiny() }),
         (
             "groups(2,1) x cycle(3), q^2 + q'",
             Tiny { structure: "groups(2,1) x cycle(3)".into(), curve: "q^2 + q'".into(), ..tiny() },
@@ -70,7 +71,6 @@ fn the_whole_sweep_on_other_models() {
             "wavelet(3,haar) x cycle(2), q^1.5",
             Tiny { structure: "wavelet(3,haar) x cycle(2)".into(), curve: "q^1.5".into(), ..tiny() },
         ),
-        ("path(2) x path(2), axes", Tiny { curve: "axes".into(), ..tiny() }),
     ];
     let one = |(seed, (name, tiny)): (usize, (&str, Tiny))| {
         (name.to_string(), run(&tiny, &whole_sweep(), 201 + seed as u64, repeats()))

@@ -58,13 +58,14 @@ fn print(overview: &Overview) {
     for quantity in &overview.quantities {
         let [low, middle, high] = quantity.quantiles;
         out!(
-            "{:24} {:>12} {:>12} {:>12} {:>12} {:>7.0} {:>6.3}",
+            "{:24} {:>12} {:>12} {:>12} {:>12} {:>7} {:>6.3}",
             quantity.name,
             figure(quantity.mean),
             figure(low),
             figure(middle),
             figure(high),
-            quantity.effective_sample_size,
+            // A quantity that never moved has none.
+            or_dash(quantity.effective_sample_size, 0),
             quantity.split_r_hat,
         );
     }
@@ -102,11 +103,7 @@ fn print_features(run: &Run, overview: &Overview) -> Outcome {
         "stability"
     );
     for row in table.iter().take(SHOWN) {
-        let widths: Vec<String> = row
-            .smoothness
-            .iter()
-            .map(|width| if width.is_nan() { "-".into() } else { format!("{width:.1}") })
-            .collect();
+        let widths: Vec<String> = row.smoothness.iter().map(|width| or_dash(*width, 1)).collect();
         out!(
             "{:>8} {:>9.2} {:>12.1} {:>9.3}% {:>9.1} {:>10}  {}",
             row.id,
@@ -122,6 +119,11 @@ fn print_features(run: &Run, overview: &Overview) -> Outcome {
         out!("  ... {} more in features.tsv", table.len() - SHOWN);
     }
     Ok(())
+}
+
+/// A number where there is one.
+fn or_dash(x: f64, digits: usize) -> String {
+    if x.is_nan() { "-".into() } else { format!("{x:.digits$}") }
 }
 
 /// A number with enough digits for its size.

@@ -18,15 +18,16 @@ pub enum Shape {
 }
 
 impl Slice {
-    /// The slice of a row-major field on a grid. Axes of length 1 do not count. Of more than two axes the last is
-    /// fixed, and of more than three the leading ones, each where the sum of squares is largest.
+    /// The slice of a row-major field on a grid. Axes of length 1 do not count. Of more than two axes all but the two
+    /// longest are fixed (of equal ones the later), each where the sum of squares is largest.
     pub fn choose(grid: &[usize], values: &[f64]) -> Slice {
         assert_eq!(grid.iter().product::<usize>(), values.len(), "a field has one value for each site of its grid");
         let long: Vec<usize> = (0..grid.len()).filter(|&axis| grid[axis] > 1).collect();
-        let n_leading = long.len().saturating_sub(3);
-        let trailing = if long.len() > 2 { long.last() } else { None };
+        let mut by_length = long.clone();
+        by_length.sort_by_key(|&axis| (grid[axis], std::cmp::Reverse(axis)));
+        let n_fixed = long.len().saturating_sub(2);
         let mut fixed: Vec<Option<usize>> = vec![None; grid.len()];
-        for &axis in long[..n_leading].iter().chain(trailing) {
+        for &axis in &by_length[..n_fixed] {
             fixed[axis] = Some(strongest(grid, values, &fixed, axis));
         }
         let kept: Vec<f64> = sites(grid, &fixed).map(|site| values[site]).collect();
@@ -35,7 +36,7 @@ impl Slice {
             [n_down, n_right] => Shape::Plane { n_down, n_right },
             _ => Shape::Curve,
         };
-        Slice { shape, values: kept, name: trailing.map(|_| name(grid, &fixed)) }
+        Slice { shape, values: kept, name: (n_fixed > 0).then(|| name(grid, &fixed)) }
     }
 }
 
@@ -92,9 +93,10 @@ mod tests {
         values[site] = -9.0;
         values[7] = f64::NAN;
         let slice = Slice::choose(&grid, &values);
-        assert_eq!(slice.name.as_deref(), Some("[1, :, :, 3]"));
-        assert_eq!(slice.shape, Shape::Plane { n_down: 3, n_right: 4 });
-        assert_eq!(slice.values[2 * 4], -9.0);
-        assert_eq!(Slice::choose(&[2, 2, 5], &[0.0; 20]).name.as_deref(), Some("[:, :, 2]"));
+        assert_eq!(slice.name.as_deref(), Some("[1, 2, :, :]"));
+        assert_eq!(slice.shape, Shape::Plane { n_down: 4, n_right: 5 });
+        assert_eq!(slice.values[3], -9.0);
+        assert_eq!(Slice::choose(&[2, 2, 5], &[0.0; 20]).name.as_deref(), Some("[:, 1, :]"));
+        assert_eq!(Slice::choose(&[3, 3, 3], &[0.0; 27]).name.as_deref(), Some("[:, :, 1]"));
     }
 }

@@ -1,6 +1,6 @@
 //! The cycle graph (circulant): smooth on a loop; the basis is the real discrete Fourier transform.
 
-use super::dense::{DENSE_LIMIT, Dense};
+use super::folded::{DENSE_LIMIT, Folded};
 use super::lines::for_each_line;
 use super::{Basis, Direction};
 use realfft::num_complex::Complex;
@@ -16,14 +16,14 @@ pub struct Cycle {
 }
 
 enum Transform {
-    Short(Dense),
+    Short(Folded),
     Long { to_spectrum: Arc<dyn RealToComplex<f64>>, to_sites: Arc<dyn ComplexToReal<f64>> },
 }
 
 impl Cycle {
     /// A cycle of `n` sites.
     pub fn new(n: usize) -> Cycle {
-        if n <= DENSE_LIMIT { Cycle::with(n, Transform::Short(dense(n))) } else { Cycle::fast(n) }
+        if n <= DENSE_LIMIT { Cycle::with(n, Transform::Short(folded(n))) } else { Cycle::fast(n) }
     }
 
     fn fast(n: usize) -> Cycle {
@@ -49,8 +49,8 @@ fn is_single(n: usize, mode: usize) -> bool {
     mode == 0 || 2 * frequency(mode) == n
 }
 
-fn dense(n: usize) -> Dense {
-    Dense::from_fn(n, |site, mode| {
+fn folded(n: usize) -> Folded {
+    let entry = |site: usize, mode: usize| {
         // The angle is reduced to one period in integers, so that it is exact for every size.
         let angle = 2.0 * PI * ((site * frequency(mode)) % n) as f64 / n as f64;
         if is_single(n, mode) {
@@ -58,7 +58,8 @@ fn dense(n: usize) -> Dense {
         } else {
             (2.0 / n as f64).sqrt() * if mode % 2 == 1 { angle.cos() } else { angle.sin() }
         }
-    })
+    };
+    Folded::new(n, |site| (n - site) % n, |mode| mode % 2 == 1 || is_single(n, mode), entry)
 }
 
 /// `X_k = sum_j x_j exp(-2 pi i j k / n)` as coefficients: `cos: sqrt(2/n) Re X`, `sin: -sqrt(2/n) Im X`.
@@ -114,7 +115,7 @@ impl Basis for Cycle {
     fn apply(&self, direction: Direction, values: &mut [f64], inner: usize, scratch: &mut Vec<f64>) {
         let shape = (self.n_sites(), inner);
         match (&self.transform, direction) {
-            (Transform::Short(dense), _) => dense.apply(direction, values, inner, scratch),
+            (Transform::Short(folded), _) => folded.apply(direction, values, inner, scratch),
             (Transform::Long { to_spectrum, .. }, Direction::ToSpectrum) => {
                 let (mut waves, mut work) = (to_spectrum.make_output_vec(), to_spectrum.make_scratch_vec());
                 for_each_line(values, shape, scratch, 0, |line, _| {

@@ -1,10 +1,7 @@
-//! A basis applied as a dense matrix: for short axes faster than any fast transform, and exact at every length.
+//! A basis applied as a dense matrix, for want of anything faster.
 
 use super::Direction;
 use crate::linalg::{View, multiply};
-
-/// The longest axis for which the dense product is used where a fast transform exists (measured crossover).
-pub const DENSE_LIMIT: usize = 128;
 
 /// An explicit orthonormal matrix, row-major, sites x modes.
 #[derive(Clone, Debug)]
@@ -14,11 +11,6 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// The matrix with entries `entry(site, mode)`.
-    pub fn from_fn(n: usize, entry: impl Fn(usize, usize) -> f64) -> Dense {
-        Dense { n, matrix: (0..n * n).map(|at| entry(at / n, at % n)).collect() }
-    }
-
     /// A matrix given row-major, sites x modes.
     pub fn new(n: usize, matrix: Vec<f64>) -> Dense {
         assert_eq!(matrix.len(), n * n, "the matrix is square");

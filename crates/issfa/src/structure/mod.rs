@@ -1,7 +1,7 @@
 //! Structures: orthonormal bases with known eigenvalues, one per grid axis, and the curves that turn eigenvalues
 //! into the prior precision of each mode.
 //!
-//! A new structure is one new file with a [`Basis`], one arm in `build_axis` of [`expression`], and its tests.
+//! A new structure is one new file with a [`Basis`], one arm in [`expression`], and its tests.
 
 use std::fmt::Debug;
 
@@ -9,6 +9,7 @@ pub mod curve;
 mod cycle;
 mod dense;
 pub mod expression;
+mod folded;
 pub mod graph;
 mod groups;
 mod iid;

@@ -1,6 +1,6 @@
 //! The path graph (first-order random walk): smooth along a line with free ends; the basis is the DCT-II.
 
-use super::dense::{DENSE_LIMIT, Dense};
+use super::folded::{DENSE_LIMIT, Folded};
 use super::lines::for_each_line;
 use super::{Basis, Direction};
 use rustdct::{DctPlanner, TransformType2And3};
@@ -15,14 +15,14 @@ pub struct Path {
 }
 
 enum Transform {
-    Short(Dense),
+    Short(Folded),
     Long(Arc<dyn TransformType2And3<f64>>),
 }
 
 impl Path {
     /// A path of `n` sites.
     pub fn new(n: usize) -> Path {
-        if n <= DENSE_LIMIT { Path::with(n, Transform::Short(dense(n))) } else { Path::fast(n) }
+        if n <= DENSE_LIMIT { Path::with(n, Transform::Short(folded(n))) } else { Path::fast(n) }
     }
 
     fn fast(n: usize) -> Path {
@@ -36,12 +36,13 @@ impl Path {
     }
 }
 
-fn dense(n: usize) -> Dense {
-    Dense::from_fn(n, |site, mode| {
+fn folded(n: usize) -> Folded {
+    let entry = |site: usize, mode: usize| {
         // The angle is reduced to one period in integers, so that it is exact for every size.
         let turns = ((2 * site + 1) * mode) % (4 * n);
         normalisation(n, mode) * (PI * turns as f64 / (2 * n) as f64).cos()
-    })
+    };
+    Folded::new(n, |site| n - 1 - site, |mode| mode % 2 == 0, entry)
 }
 
 fn normalisation(n: usize, mode: usize) -> f64 {
@@ -67,7 +68,7 @@ impl Basis for Path {
 
     fn apply(&self, direction: Direction, values: &mut [f64], inner: usize, scratch: &mut Vec<f64>) {
         match &self.transform {
-            Transform::Short(dense) => dense.apply(direction, values, inner, scratch),
+            Transform::Short(folded) => folded.apply(direction, values, inner, scratch),
             Transform::Long(dct) => {
                 for_each_line(values, (self.n_sites(), inner), scratch, dct.get_scratch_len(), |line, work| {
                     transform_line(dct.as_ref(), direction, line, work);
