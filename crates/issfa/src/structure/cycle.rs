@@ -59,7 +59,7 @@ fn folded(n: usize) -> Folded {
             (2.0 / n as f64).sqrt() * if mode % 2 == 1 { angle.cos() } else { angle.sin() }
         }
     };
-    Folded::new(n, |site| (n - site) % n, |mode| mode % 2 == 1 || is_single(n, mode), entry)
+    Folded::new(n, 1, entry)
 }
 
 /// `X_k = sum_j x_j exp(-2 pi i j k / n)` as coefficients: `cos: sqrt(2/n) Re X`, `sin: -sqrt(2/n) Im X`.

@@ -1,6 +1,6 @@
-//! A short symmetric basis as two dense products of half the size: its modes are even or odd under a mirror of the
-//! axis, so even modes need only sums of mirrored sites and odd modes only their differences. For short axes this is
-//! faster than any fast transform, and exact at every length.
+//! A short symmetric basis as two dense products of half the size. Under the mirror of the axis its modes are even or odd,
+//! so even modes need only sums of mirrored sites and odd modes only their differences. For short axes this is faster
+//! than any fast transform, and exact at every length.
 
 use super::Direction;
 use crate::linalg::{View, multiply};
@@ -12,194 +12,217 @@ pub const DENSE_LIMIT: usize = 128;
 /// Lines taken at a time, so that they stay in cache.
 const AT_ONCE: usize = 256;
 
-/// An orthonormal basis of `n` sites whose modes are even or odd.
+/// An orthonormal basis of `n` sites. The first `n_lead` sites are their own mirrors; of the others the i-th from the
+/// front mirrors the i-th from the back. The first `n_lead` modes are even, then even and odd ones take turns.
 #[derive(Clone, Debug)]
 pub struct Folded {
     n: usize,
-    /// Sites with their mirror sites, then sites that are their own mirror.
-    pairs: Vec<(usize, usize)>,
-    singles: Vec<usize>,
-    even: Half,
-    odd: Half,
+    n_lead: usize,
+    /// Row-major, sites (lead, first of each pair, middle) x even modes.
+    even: Vec<f64>,
+    /// Row-major, sites (first of each pair) x odd modes.
+    odd: Vec<f64>,
 }
 
-/// The modes of one parity.
-#[derive(Clone, Debug)]
-struct Half {
-    modes: Vec<usize>,
-    /// Row-major, sites (pairs, then singles) x modes.
-    matrix: Vec<f64>,
+/// Lines in scratch, split by parity: `even` and `odd` are what goes in, `even_out` and `odd_out` what comes out.
+struct Halves<'a> {
+    even: &'a mut [f64],
+    odd: &'a mut [f64],
+    even_out: &'a mut [f64],
+    odd_out: &'a mut [f64],
 }
 
 impl Folded {
     /// The basis with entries `entry(site, mode)`.
-    pub fn new(
-        n: usize,
-        mirror: impl Fn(usize) -> usize,
-        is_even: impl Fn(usize) -> bool,
-        entry: impl Fn(usize, usize) -> f64,
-    ) -> Folded {
-        let pairs: Vec<_> = (0..n).map(|site| (site, mirror(site))).filter(|(site, other)| site < other).collect();
-        let singles: Vec<usize> = (0..n).filter(|&site| mirror(site) == site).collect();
-        let half = |sites: Vec<usize>, modes: Vec<usize>| {
-            assert_eq!(sites.len(), modes.len(), "a basis has as many modes of a parity as sites that carry it");
-            let matrix = sites.iter().flat_map(|&site| modes.iter().map(move |&mode| (site, mode)));
-            Half { matrix: matrix.map(|(site, mode)| entry(site, mode)).collect(), modes }
-        };
-        let (even, odd) = (0..n).partition(|&mode| is_even(mode));
-        let carriers = pairs.iter().map(|pair| pair.0);
-        let even = half(carriers.clone().chain(singles.iter().copied()).collect(), even);
-        Folded { even, odd: half(carriers.collect(), odd), n, pairs, singles }
+    pub fn new(n: usize, n_lead: usize, entry: impl Fn(usize, usize) -> f64) -> Folded {
+        let (n_even, n_odd) = ((n + n_lead).div_ceil(2), (n - n_lead) / 2);
+        let even_mode = |k: usize| if k < n_lead { k } else { n_lead + 2 * (k - n_lead) };
+        let even = (0..n_even * n_even).map(|at| entry(at / n_even, even_mode(at % n_even))).collect();
+        let odd = (0..n_odd * n_odd).map(|at| entry(n_lead + at / n_odd, n_lead + 2 * (at % n_odd) + 1)).collect();
+        Folded { n, n_lead, even, odd }
+    }
+
+    fn n_odd(&self) -> usize {
+        (self.n - self.n_lead) / 2
+    }
+
+    fn n_even(&self) -> usize {
+        self.n - self.n_odd()
     }
 
     /// See [`super::Basis::apply`].
     pub fn apply(&self, direction: Direction, values: &mut [f64], inner: usize, scratch: &mut Vec<f64>) {
-        let n = self.n;
-        let n_needed = 2 * n * AT_ONCE;
+        let n_needed = 2 * self.n * AT_ONCE;
         if scratch.len() < n_needed {
             scratch.resize(n_needed, 0.0);
         }
         if inner == 1 {
-            for lines in values.chunks_mut(n * AT_ONCE) {
-                self.apply_lines(direction, lines, scratch);
-            }
+            values.chunks_mut(self.n * AT_ONCE).for_each(|lines| self.apply_lines(direction, lines, scratch));
             return;
         }
-        for block in values.chunks_exact_mut(n * inner) {
+        for block in values.chunks_exact_mut(self.n * inner) {
             for first in (0..inner).step_by(AT_ONCE) {
-                self.apply_columns(direction, block, (inner, first, AT_ONCE.min(inner - first)), scratch);
+                let columns = first..inner.min(first + AT_ONCE);
+                self.apply_columns(direction, block, inner, columns, scratch);
             }
         }
     }
 
-    /// Sizes of the even and odd halves.
-    fn sizes(&self) -> (usize, usize) {
-        (self.even.modes.len(), self.odd.modes.len())
+    fn halves<'a>(&self, n_lines: usize, scratch: &'a mut [f64]) -> Halves<'a> {
+        let (before, after) = scratch.split_at_mut(self.n * AT_ONCE);
+        let (even, odd) = before[..self.n * n_lines].split_at_mut(self.n_even() * n_lines);
+        let (even_out, odd_out) = after[..self.n * n_lines].split_at_mut(self.n_even() * n_lines);
+        Halves { even, odd, even_out, odd_out }
     }
 
     /// Lines that are contiguous, one after the other.
     fn apply_lines(&self, direction: Direction, lines: &mut [f64], scratch: &mut [f64]) {
-        let ((c, f), m) = (self.sizes(), lines.len() / self.n);
-        let (before, after) = scratch.split_at_mut(self.n * AT_ONCE);
-        let ((even, odd), (even_out, odd_out)) =
-            (before[..self.n * m].split_at_mut(c * m), after[..self.n * m].split_at_mut(c * m));
+        let (n_even, n_odd, m) = (self.n_even(), self.n_odd(), lines.len() / self.n);
+        let halves = self.halves(m, scratch);
         for (at, line) in lines.chunks_exact(self.n).enumerate() {
-            let (even, odd) = (&mut even[at * c..][..c], &mut odd[at * f..][..f]);
+            let (even, odd) = (&mut halves.even[at * n_even..][..n_even], &mut halves.odd[at * n_odd..][..n_odd]);
             match direction {
-                Direction::ToSpectrum => {
-                    for ((&(i, j), sum), difference) in self.pairs.iter().zip(&mut *even).zip(odd) {
-                        (*sum, *difference) = (line[i] + line[j], line[i] - line[j]);
-                    }
-                    self.singles.iter().zip(&mut even[f..]).for_each(|(&i, sum)| *sum = line[i]);
-                }
-                Direction::ToSites => {
-                    self.even.modes.iter().zip(even).for_each(|(&mode, x)| *x = line[mode]);
-                    self.odd.modes.iter().zip(odd).for_each(|(&mode, x)| *x = line[mode]);
-                }
+                Direction::ToSpectrum => self.fold_line(line, even, odd),
+                Direction::ToSites => self.part_line(line, even, odd),
             }
         }
-        for (half, from, to) in [(&self.even, &*even, &mut *even_out), (&self.odd, &*odd, &mut *odd_out)] {
-            let k = half.modes.len();
-            let matrix = View::new(&half.matrix, k, k);
-            let matrix = if direction == Direction::ToSpectrum { matrix } else { matrix.t() };
-            multiply(to, View::new(from, m, k), matrix);
-        }
+        let (even, odd) = (View::new(&self.even, n_even, n_even), View::new(&self.odd, n_odd, n_odd));
+        let turned = |matrix| if direction == Direction::ToSpectrum { matrix } else { View::t(matrix) };
+        multiply(halves.even_out, View::new(halves.even, m, n_even), turned(even));
+        multiply(halves.odd_out, View::new(halves.odd, m, n_odd), turned(odd));
         for (at, line) in lines.chunks_exact_mut(self.n).enumerate() {
-            let (even, odd) = (&even_out[at * c..][..c], &odd_out[at * f..][..f]);
+            let (even, odd) = (&halves.even_out[at * n_even..][..n_even], &halves.odd_out[at * n_odd..][..n_odd]);
             match direction {
-                Direction::ToSpectrum => {
-                    self.even.modes.iter().zip(even).for_each(|(&mode, x)| line[mode] = *x);
-                    self.odd.modes.iter().zip(odd).for_each(|(&mode, x)| line[mode] = *x);
-                }
-                Direction::ToSites => {
-                    for ((&(i, j), sum), difference) in self.pairs.iter().zip(even).zip(odd) {
-                        (line[i], line[j]) = (sum + difference, sum - difference);
-                    }
-                    self.singles.iter().zip(&even[f..]).for_each(|(&i, sum)| line[i] = *sum);
-                }
+                Direction::ToSpectrum => self.interleave_line(line, even, odd),
+                Direction::ToSites => self.unfold_line(line, even, odd),
             }
         }
     }
 
-    /// Lines side by side: columns `first` to `first + width` of a block of n rows of `inner`.
+    /// Sites to sums and differences.
+    fn fold_line(&self, line: &[f64], even: &mut [f64], odd: &mut [f64]) {
+        let (n_lead, n_odd) = (self.n_lead, odd.len());
+        even[..n_lead].copy_from_slice(&line[..n_lead]);
+        let (front, back) = (&line[n_lead..n_lead + n_odd], line[self.n - n_odd..].iter().rev());
+        let sums = even[n_lead..n_lead + n_odd].iter_mut().zip(odd);
+        for ((sum, difference), (x, y)) in sums.zip(front.iter().zip(back)) {
+            (*sum, *difference) = (x + y, x - y);
+        }
+        if n_lead + n_odd < even.len() {
+            even[n_lead + n_odd] = line[n_lead + n_odd];
+        }
+    }
+
+    /// Sums and differences to sites.
+    fn unfold_line(&self, line: &mut [f64], even: &[f64], odd: &[f64]) {
+        let (n_lead, n_odd) = (self.n_lead, odd.len());
+        line[..even.len()].copy_from_slice(even);
+        let (front, back) = line.split_at_mut(self.n - n_odd);
+        let sites = front[n_lead..n_lead + n_odd].iter_mut().zip(back.iter_mut().rev());
+        for ((x, y), difference) in sites.zip(odd) {
+            (*x, *y) = (*x + difference, *x - difference);
+        }
+    }
+
+    /// Even and odd modes into their turns.
+    fn interleave_line(&self, line: &mut [f64], even: &[f64], odd: &[f64]) {
+        let (lead, rest) = line.split_at_mut(self.n_lead);
+        lead.copy_from_slice(&even[..self.n_lead]);
+        let evens = &even[self.n_lead..];
+        for ((pair, x), y) in rest.chunks_exact_mut(2).zip(evens).zip(odd) {
+            (pair[0], pair[1]) = (*x, *y);
+        }
+        if odd.len() < evens.len() {
+            line[self.n - 1] = even[even.len() - 1];
+        }
+    }
+
+    /// The reverse of [`Folded::interleave_line`].
+    fn part_line(&self, line: &[f64], even: &mut [f64], odd: &mut [f64]) {
+        let (lead, rest) = line.split_at(self.n_lead);
+        let (even_lead, evens) = even.split_at_mut(self.n_lead);
+        even_lead.copy_from_slice(lead);
+        for ((pair, x), y) in rest.chunks_exact(2).zip(&mut *evens).zip(&mut *odd) {
+            (*x, *y) = (pair[0], pair[1]);
+        }
+        if odd.len() < evens.len() {
+            evens[odd.len()] = line[self.n - 1];
+        }
+    }
+
+    /// Lines side by side: some columns of a block of n rows of `inner` numbers.
     fn apply_columns(
         &self,
         direction: Direction,
         block: &mut [f64],
-        (inner, first, width): (usize, usize, usize),
+        inner: usize,
+        columns: Range<usize>,
         scratch: &mut [f64],
     ) {
-        let (c, _) = self.sizes();
-        let (before, after) = scratch.split_at_mut(self.n * AT_ONCE);
-        let ((even, odd), (even_out, odd_out)) =
-            (before[..self.n * width].split_at_mut(c * width), after[..self.n * width].split_at_mut(c * width));
-        let place = |row: usize| row * inner + first..row * inner + first + width;
+        let (n_even, n_odd, width) = (self.n_even(), self.n_odd(), columns.len());
+        let halves = self.halves(width, scratch);
+        let row = |at: usize| at * inner + columns.start..at * inner + columns.end;
         match direction {
-            Direction::ToSpectrum => self.fold(block, &place, even, odd, width),
+            Direction::ToSpectrum => self.fold_rows(block, &row, halves.even, halves.odd),
             Direction::ToSites => {
-                gather(block, &place, &self.even.modes, even, width);
-                gather(block, &place, &self.odd.modes, odd, width);
+                let rows = halves.even.chunks_exact_mut(width).enumerate();
+                rows.for_each(|(k, to)| to.copy_from_slice(&block[row(self.even_mode(k))]));
+                let rows = halves.odd.chunks_exact_mut(width).enumerate();
+                rows.for_each(|(k, to)| to.copy_from_slice(&block[row(self.odd_mode(k))]));
             }
         }
-        for (half, from, to) in [(&self.even, &*even, &mut *even_out), (&self.odd, &*odd, &mut *odd_out)] {
-            let k = half.modes.len();
-            let matrix = View::new(&half.matrix, k, k);
-            let matrix = if direction == Direction::ToSpectrum { matrix.t() } else { matrix };
-            multiply(to, matrix, View::new(from, k, width));
-        }
+        let (even, odd) = (View::new(&self.even, n_even, n_even), View::new(&self.odd, n_odd, n_odd));
+        let turned = |matrix| if direction == Direction::ToSpectrum { View::t(matrix) } else { matrix };
+        multiply(halves.even_out, turned(even), View::new(halves.even, n_even, width));
+        multiply(halves.odd_out, turned(odd), View::new(halves.odd, n_odd, width));
         match direction {
             Direction::ToSpectrum => {
-                scatter(block, &place, &self.even.modes, even_out, width);
-                scatter(block, &place, &self.odd.modes, odd_out, width);
+                let rows = halves.even_out.chunks_exact(width).enumerate();
+                rows.for_each(|(k, from)| block[row(self.even_mode(k))].copy_from_slice(from));
+                let rows = halves.odd_out.chunks_exact(width).enumerate();
+                rows.for_each(|(k, from)| block[row(self.odd_mode(k))].copy_from_slice(from));
             }
-            Direction::ToSites => self.unfold(block, &place, even_out, odd_out, width),
+            Direction::ToSites => self.unfold_rows(block, &row, halves.even_out, halves.odd_out),
         }
     }
 
-    fn fold(
-        &self,
-        block: &[f64],
-        place: &impl Fn(usize) -> Range<usize>,
-        even: &mut [f64],
-        odd: &mut [f64],
-        width: usize,
-    ) {
-        let (sums, lone) = even.split_at_mut(self.pairs.len() * width);
-        for ((&(i, j), sums), differences) in
-            self.pairs.iter().zip(sums.chunks_exact_mut(width)).zip(odd.chunks_exact_mut(width))
-        {
-            let rows = block[place(i)].iter().zip(&block[place(j)]);
-            for ((sum, difference), (x, y)) in sums.iter_mut().zip(differences).zip(rows) {
-                (*sum, *difference) = (x + y, x - y);
-            }
-        }
-        gather(block, place, &self.singles, lone, width);
+    fn even_mode(&self, k: usize) -> usize {
+        k + k.saturating_sub(self.n_lead)
     }
 
-    fn unfold(
-        &self,
-        block: &mut [f64],
-        place: &impl Fn(usize) -> Range<usize>,
-        even: &[f64],
-        odd: &[f64],
-        width: usize,
-    ) {
-        let (sums, lone) = even.split_at(self.pairs.len() * width);
-        for ((&(i, j), sums), differences) in
-            self.pairs.iter().zip(sums.chunks_exact(width)).zip(odd.chunks_exact(width))
-        {
+    fn odd_mode(&self, k: usize) -> usize {
+        self.n_lead + 2 * k + 1
+    }
+
+    /// [`Folded::fold_line`] for rows in place of numbers.
+    fn fold_rows(&self, block: &[f64], row: &impl Fn(usize) -> Range<usize>, even: &mut [f64], odd: &mut [f64]) {
+        let width = row(0).len();
+        let rows = even.chunks_exact_mut(width).enumerate();
+        rows.for_each(|(site, to)| to.copy_from_slice(&block[row(site)]));
+        let sums = even[self.n_lead * width..].chunks_exact_mut(width);
+        for (i, (sums, differences)) in sums.zip(odd.chunks_exact_mut(width)).enumerate() {
+            for ((sum, difference), y) in sums.iter_mut().zip(differences).zip(&block[row(self.n - 1 - i)]) {
+                (*sum, *difference) = (*sum + y, *sum - y);
+            }
+        }
+    }
+
+    /// [`Folded::unfold_line`] for rows in place of numbers.
+    fn unfold_rows(&self, block: &mut [f64], row: &impl Fn(usize) -> Range<usize>, even: &[f64], odd: &[f64]) {
+        let width = row(0).len();
+        for (site, sums) in even.chunks_exact(width).enumerate() {
+            let pair = site.checked_sub(self.n_lead).filter(|&pair| pair < self.n_odd());
+            let Some(pair) = pair else {
+                block[row(site)].copy_from_slice(sums);
+                continue;
+            };
+            let differences = &odd[pair * width..][..width];
             let both = || sums.iter().zip(differences);
-            block[place(i)].iter_mut().zip(both()).for_each(|(x, (sum, difference))| *x = sum + difference);
-            block[place(j)].iter_mut().zip(both()).for_each(|(x, (sum, difference))| *x = sum - difference);
+            block[row(site)].iter_mut().zip(both()).for_each(|(x, (sum, difference))| *x = sum + difference);
+            block[row(self.n - 1 - pair)]
+                .iter_mut()
+                .zip(both())
+                .for_each(|(y, (sum, difference))| *y = sum - difference);
         }
-        scatter(block, place, &self.singles, lone, width);
     }
-}
-
-fn gather(block: &[f64], place: &impl Fn(usize) -> Range<usize>, rows: &[usize], to: &mut [f64], width: usize) {
-    rows.iter().zip(to.chunks_exact_mut(width)).for_each(|(&row, to)| to.copy_from_slice(&block[place(row)]));
-}
-
-fn scatter(block: &mut [f64], place: &impl Fn(usize) -> Range<usize>, rows: &[usize], from: &[f64], width: usize) {
-    rows.iter().zip(from.chunks_exact(width)).for_each(|(&row, from)| block[place(row)].copy_from_slice(from));
 }

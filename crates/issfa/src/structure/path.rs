@@ -42,7 +42,7 @@ fn folded(n: usize) -> Folded {
         let turns = ((2 * site + 1) * mode) % (4 * n);
         normalisation(n, mode) * (PI * turns as f64 / (2 * n) as f64).cos()
     };
-    Folded::new(n, |site| n - 1 - site, |mode| mode % 2 == 0, entry)
+    Folded::new(n, 0, entry)
 }
 
 fn normalisation(n: usize, mode: usize) -> f64 {
