@@ -63,6 +63,7 @@ pub mod figures;
 pub mod fit;
 pub mod init;
 pub mod kernels;
+mod lanes;
 pub mod linalg;
 pub mod model;
 pub mod new_rows;

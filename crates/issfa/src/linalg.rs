@@ -12,8 +12,8 @@ pub trait Real: crate::store::Element + Copy + Send + Sync + Default + PartialEq
     const EPSILON: f64;
     fn from_f64(value: f64) -> Self;
     fn to_f64(self) -> f64;
-    /// `accumulated + factor * self`, in this type.
-    fn add_scaled(self, factor: Self, accumulated: Self) -> Self;
+    /// `self * factor + addend`, rounded once: the same bits on every machine, fast where the machine fuses.
+    fn mul_add(self, factor: Self, addend: Self) -> Self;
     fn zero() -> Self;
     fn one() -> Self;
 }
@@ -33,12 +33,14 @@ macro_rules! real {
                 self as f64
             }
             #[inline(always)]
-            fn add_scaled(self, factor: Self, accumulated: Self) -> Self {
-                accumulated + factor * self
+            fn mul_add(self, factor: Self, addend: Self) -> Self {
+                <$type>::mul_add(self, factor, addend)
             }
+            #[inline(always)]
             fn zero() -> Self {
                 0.0
             }
+            #[inline(always)]
             fn one() -> Self {
                 1.0
             }

@@ -5,13 +5,17 @@
 
 use super::{Info, Phase, Turn, metropolis};
 use crate::comm::Comm;
+use crate::lanes::{sum_of, sum_of_ln};
 use crate::linalg::{Eigen, Real, symmetric_eigen};
 use crate::model::simulate::{gamma, normal};
 use crate::model::{Model, NormalPrior, State, ThetaStep};
 use crate::rng::Purpose;
 use crate::spectral::{Tiles, mode_energies, sum_over_tiles};
 use crate::structure::Spectrum;
+use crate::structure::curve::{CHUNK, CurveBatch};
+use pulp::{Simd, WithSimd};
 use rand::RngExt;
+use std::ops::Range;
 
 const DEGREES_OF_FREEDOM: f64 = 5.0;
 /// Beyond this the curve has left the range of numbers; the search is kept inside.
@@ -42,15 +46,9 @@ impl Target<'_> {
     /// `K/2 sum ln h - 1/2 sum h q - 1/2 sum r (xi - m)^2`.
     pub fn value(&self, ln_theta: &[f64]) -> f64 {
         let theta: Vec<f64> = ln_theta.iter().map(|x| x.exp()).collect();
-        let tiles = Tiles { n_modes: self.energies.len() };
+        let (arch, tiles) = (pulp::Arch::new(), Tiles { n_modes: self.energies.len() });
         let sums = sum_over_tiles(tiles, 1, self.comm, |_, modes, slot| {
-            let (mut ln_h, mut fit) = (0.0, 0.0);
-            for mode in modes {
-                let h = self.spectrum.precision(&theta, mode);
-                ln_h += h.ln();
-                fit += h * self.energies[mode];
-            }
-            slot[0] = 0.5 * (self.n_features * ln_h - fit);
+            slot[0] = arch.dispatch(ValueAt { target: self, theta: &theta, modes });
         });
         sums[0] + self.ln_prior(ln_theta)
     }
@@ -64,12 +62,9 @@ impl Target<'_> {
         let theta: Vec<f64> = ln_theta.iter().map(|x| x.exp()).collect();
         let n = theta.len();
         let tiles = Tiles { n_modes: self.energies.len() };
+        let arch = pulp::Arch::new();
         let sums = sum_over_tiles(tiles, 1 + n + n * n, self.comm, |_, modes, slots| {
-            let mut point = self.spectrum.new_point();
-            for mode in modes {
-                self.spectrum.evaluate(&theta, mode, &mut point);
-                self.add_mode(&point, self.energies[mode], slots);
-            }
+            arch.dispatch(ExpandAt { target: self, theta: &theta, modes, slots });
         });
         let mut gradient = sums[1..=n].to_vec();
         let mut hessian = sums[1 + n..].to_vec();
@@ -79,20 +74,90 @@ impl Target<'_> {
         }
         Expansion { value: sums[0] + self.ln_prior(ln_theta), gradient, hessian }
     }
+}
 
-    fn add_mode(&self, point: &crate::structure::curve::CurvePoint, energy: f64, slots: &mut [f64]) {
-        let n = point.gradient.len();
-        let h = point.precision;
-        let first = 0.5 * (self.n_features / h - energy);
-        let second = -0.5 * self.n_features / (h * h);
-        slots[0] += 0.5 * (self.n_features * h.ln() - h * energy);
-        for p in 0..n {
-            slots[1 + p] += first * point.gradient[p];
-            for r in 0..n {
-                slots[1 + n + p * n + r] +=
-                    second * point.gradient[p] * point.gradient[r] + first * point.hessian[p * n + r];
+/// The likelihood's part of the target at the modes of one tile.
+struct ValueAt<'a> {
+    target: &'a Target<'a>,
+    theta: &'a [f64],
+    modes: Range<usize>,
+}
+
+impl WithSimd for ValueAt<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        let mut h = [0.0; CHUNK];
+        let (h, energies) = (&mut h[..self.modes.len()], &self.target.energies[self.modes.clone()]);
+        self.target.spectrum.precisions_at(self.theta, self.modes, h);
+        0.5 * (self.target.n_features * sum_of_ln(h) - sum_of(h.len(), |v| h[v] * energies[v]))
+    }
+}
+
+/// Value, gradient and Hessian of the likelihood's part at the modes of one tile.
+///
+/// With `a = (K/h - e)/2`, `b = -K/(2 h^2)`, F and D the first and second derivatives of h by a set's linear form, and
+/// `u_p = theta_p c_p` (c_p what multiplies parameter p): the gradient is `sum a F u_p`, the Hessian
+/// `sum (b F F' + [same set] a D) u_p u_r + [p = r] gradient_p`.
+struct ExpandAt<'a> {
+    target: &'a Target<'a>,
+    theta: &'a [f64],
+    modes: Range<usize>,
+    slots: &'a mut [f64],
+}
+
+impl WithSimd for ExpandAt<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let ExpandAt { target: &Target { spectrum, n_features, energies, .. }, theta, modes, slots } = self;
+        let (n, m, size) = (theta.len(), modes.len(), spectrum.set_size());
+        let energies = &energies[modes.clone()];
+        let mut batch = CurveBatch::default();
+        spectrum.differentiate(theta, modes.clone(), &mut batch);
+        let h = &batch.precisions[..m];
+        slots[0] = 0.5 * (n_features * sum_of_ln(h) - sum_of(m, |v| h[v] * energies[v]));
+        let (mut slope, mut weights) = ([0.0; CHUNK], [0.0; CHUNK]);
+        for v in 0..m {
+            slope[v] = 0.5 * (n_features / h[v] - energies[v]);
+        }
+        let of = |p: usize| spectrum.coefficients(p, modes.clone());
+        for set in 0..spectrum.n_sets() {
+            for v in 0..m {
+                weights[v] = slope[v] * batch.first[set][v];
+            }
+            for p in 0..size {
+                slots[1 + set * size + p] = theta[set * size + p] * weighted_sum(&weights[..m], of(p), None);
+            }
+            for other in 0..=set {
+                for v in 0..m {
+                    let same = if other == set { slope[v] * batch.second[set][v] } else { 0.0 };
+                    let curvature = -0.5 * n_features / (h[v] * h[v]);
+                    weights[v] = curvature * batch.first[set][v] * batch.first[other][v] + same;
+                }
+                for (p, r) in (0..size).flat_map(|p| (0..size).map(move |r| (p, r))) {
+                    let (p_at, r_at) = (set * size + p, other * size + r);
+                    let sum = theta[p_at] * theta[r_at] * weighted_sum(&weights[..m], of(p), of(r));
+                    slots[1 + n + p_at * n + r_at] = sum;
+                    slots[1 + n + r_at * n + p_at] = sum;
+                }
             }
         }
+        for p in 0..n {
+            slots[1 + n + p * n + p] += slots[1 + p];
+        }
+    }
+}
+
+/// `sum_v w_v c_v d_v`; a coefficient that is not given is 1.
+#[inline(always)]
+fn weighted_sum(weights: &[f64], c: Option<&[f64]>, d: Option<&[f64]>) -> f64 {
+    match (c, d) {
+        (None, None) => sum_of(weights.len(), |v| weights[v]),
+        (Some(c), None) | (None, Some(c)) => sum_of(weights.len(), |v| weights[v] * c[v]),
+        (Some(c), Some(d)) => sum_of(weights.len(), |v| weights[v] * c[v] * d[v]),
     }
 }
 
@@ -111,7 +176,9 @@ impl Approximation {
             let curvature = floored_curvature(&here.hessian, target.priors);
             let step = solve(&curvature, &here.gradient);
             let length = step.iter().map(|x| x * x).sum::<f64>().sqrt();
-            if length < 1e-7 || !length.is_finite() {
+            let gain = 0.5 * step.iter().zip(&here.gradient).map(|(s, g)| s * g).sum::<f64>();
+            // Gains below the rounding of the value cannot be seen by the line search.
+            if length < 1e-7 || gain < 1e-11 * (1.0 + here.value.abs()) || !length.is_finite() {
                 break;
             }
             let Some((point, expansion)) = line_search(target, &mode, &step, length, here.value) else { break };

@@ -5,11 +5,13 @@
 //! row's residual (spectra integrated out); on acceptance the spectra are drawn from their conditional.
 
 use super::{Info, Phase, Turn, metropolis};
+use crate::lanes::{sum_of, sum_of_ln};
 use crate::linalg::Real;
 use crate::model::{Model, State, ibp, simulate};
 use crate::rng::Purpose;
-use crate::spectral::{Projections, sum_over_tiles};
+use crate::spectral::{Projections, TILE, sum_over_tiles};
 use crate::workers::share;
+use pulp::{Simd, WithSimd};
 
 /// During burn-in at least this many births are proposed in a round, up to this rate a row: a chain that starts with few
 /// features would otherwise propose few, and make do with mixtures of true ones before those are born.
@@ -105,38 +107,51 @@ fn newborn<R>(model: &Model<R>, stream: &mut impl rand::Rng) -> Newborn {
 
 /// The log ratio of marginal likelihoods, proposed over current, for each candidate.
 fn ln_ratios<R: Real>(model: &Model<R>, state: &State<R>, candidates: &[Candidate], variances: &[f64]) -> Vec<f64> {
-    let noise = state.noise_variance;
+    let arch = pulp::Arch::new();
     sum_over_tiles(model.data.tiles(), candidates.len(), model.comm.as_ref(), |tile, modes, slots| {
-        let mut residual = Vec::new();
-        let variances = &variances[modes];
-        for (candidate, slot) in candidates.iter().zip(slots) {
+        arch.dispatch(RatiosAt { model, state, candidates, tile, variances: &variances[modes], slots });
+    })
+}
+
+/// The ratios' shares of one tile.
+struct RatiosAt<'a, R> {
+    model: &'a Model<R>,
+    state: &'a State<R>,
+    candidates: &'a [Candidate],
+    tile: usize,
+    variances: &'a [f64],
+    slots: &'a mut [f64],
+}
+
+impl<R: Real> WithSimd for RatiosAt<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let RatiosAt { model, state, tile, variances, .. } = self;
+        let (mut residual, noise) = (Vec::new(), state.noise_variance);
+        for (candidate, slot) in self.candidates.iter().zip(self.slots) {
             shared_residual(model, &state.loadings, candidate, tile, state.features.tile(tile), &mut residual);
             *slot = ln_evidence(&residual, candidate.new_energy, variances, noise)
                 - ln_evidence(&residual, candidate.old_energy, variances, noise);
         }
-    })
+    }
 }
 
 /// `ln N(r; 0, s2 + c/h) - ln N(r; 0, s2)`: what unique features with squared weights adding up to `energy` gain.
 ///
-/// With `x_v = 1 + c/(h_v s2)` it is `0.5 sum_v [ (r_v^2/s2) (1 - 1/x_v) - ln x_v ]`; logarithms are taken of
-/// products, which is far cheaper than one each.
+/// With `x_v = 1 + c/(h_v s2)` it is `0.5 sum_v [ (r_v^2/s2) (1 - 1/x_v) - ln x_v ]`, at the modes of one tile.
+#[inline(always)]
 pub fn ln_evidence(residual: &[f64], energy: f64, variances: &[f64], noise_variance: f64) -> f64 {
     if energy == 0.0 {
         return 0.0;
     }
     let (ratio, per_noise) = (energy / noise_variance, 1.0 / noise_variance);
-    let (mut gain, mut ln_determinant) = (0.0, 0.0);
-    for (residual, variances) in residual.chunks(4).zip(variances.chunks(4)) {
-        let mut product = 1.0;
-        for (r, variance) in residual.iter().zip(variances) {
-            let x = 1.0 + ratio * variance;
-            gain += r * r * per_noise * (ratio * variance / x);
-            product *= x.min(1e75);
-        }
-        ln_determinant += f64::ln(product);
-    }
-    0.5 * (gain - ln_determinant)
+    let mut x = [0.0; TILE];
+    let x = &mut x[..residual.len()];
+    x.iter_mut().zip(variances).for_each(|(x, variance)| *x = 1.0 + ratio * variance);
+    let gain = sum_of(x.len(), |v| residual[v] * residual[v] * (ratio * variances[v] / x[v]));
+    0.5 * (gain * per_noise - sum_of_ln(x))
 }
 
 /// Replaces the unique features of accepted candidates, in row order.
@@ -188,6 +203,7 @@ fn apply<R: Real>(
 }
 
 /// The row's residual at the modes of one tile, without its unique features; `features` are those of the tile.
+#[inline(always)]
 fn shared_residual<R: Real>(
     model: &Model<R>,
     loadings: &crate::model::Loadings,

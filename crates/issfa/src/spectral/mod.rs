@@ -5,6 +5,7 @@
 //! on which tile.
 
 mod pass;
+mod products;
 mod statistics;
 mod sums;
 mod tiles;

@@ -3,17 +3,23 @@
 //! For each tile: the statistic `B = W'Y` (W is sparse), the joint draw of all features at the tile's modes, then
 //! `Y S'` and `S S'` into fixed-point sums and the explicit residual `Y - W S` into its slot.
 
-use super::sums::{FixedSums, Units, bounding_exponent, column_factors, exponent_holds};
+use super::products::{Packed, ROWS};
+use super::sums::{Factors, FixedSums, Units, bounding_exponent, exponent_holds};
 use super::{FeatureSpectra, SpectralData};
 use crate::comm::Comm;
+use crate::lanes::LANES;
 use crate::linalg::{Eigen, Real, View, multiply};
 use crate::model::Loadings;
 use crate::rng::{Purpose, Streams};
 use crate::workers::share;
+use pulp::{Simd, WithSimd};
 use rand_distr::{Distribution, StandardNormal};
 
-/// Rows of a tile that go through one matrix product: fixed, so that the bits do not depend on the machine.
-const ROW_CHUNK: usize = 256;
+/// Rows that stay in cache while `W'Y` is formed, with as many that are being fetched.
+const ROW_BLOCK: usize = 128;
+
+/// Modes that are worked on at a time in registers.
+const PIECE: usize = 64;
 
 /// What the features depend on besides the data and the loadings \[M2\].
 pub struct FeatureConditional<'a> {
@@ -86,7 +92,9 @@ pub fn draw_features<R: Real>(
     spectra: &mut FeatureSpectra<R>,
     comm: &dyn Comm,
 ) -> Projections {
-    Pass { data, row_norms, loadings, conditional: Some(conditional), comm }.run(spectra)
+    let vectors = conditional.rotation.vectors.iter().map(|&x| R::from_f64(x)).collect();
+    let drawing = Some(Drawing { conditional, vectors, columns: Columns::new(loadings) });
+    Pass { data, row_norms, entries: RowEntries::new(loadings), drawing, comm }.run(spectra)
 }
 
 /// Projects the data onto the features as they are.
@@ -97,15 +105,22 @@ pub fn project<R: Real>(
     spectra: &mut FeatureSpectra<R>,
     comm: &dyn Comm,
 ) -> Projections {
-    Pass { data, row_norms, loadings, conditional: None, comm }.run(spectra)
+    Pass { data, row_norms, entries: RowEntries::new(loadings), drawing: None, comm }.run(spectra)
 }
 
 struct Pass<'a, R> {
     data: &'a SpectralData<R>,
     row_norms: &'a [f64],
-    loadings: &'a Loadings,
-    conditional: Option<&'a FeatureConditional<'a>>,
+    entries: RowEntries<R>,
+    drawing: Option<Drawing<'a, R>>,
     comm: &'a dyn Comm,
+}
+
+/// A draw with its rotation and the loadings in the precision of the data.
+struct Drawing<'a, R> {
+    conditional: &'a FeatureConditional<'a>,
+    vectors: Vec<R>,
+    columns: Columns<R>,
 }
 
 /// The places of a tile: its features and its slots for the residual and the features' squared norms.
@@ -117,12 +132,13 @@ struct Place<'a, R> {
 
 /// What one thread needs and adds up.
 struct Scratch<R> {
-    statistic: Vec<f64>,
-    rotated: Vec<f64>,
-    drawn: Vec<f64>,
-    small_gram: Vec<f64>,
+    arch: pulp::Arch,
+    statistic: Vec<R>,
+    rotated: Vec<R>,
+    normals: Vec<f64>,
+    packed: Packed<R>,
+    small_gram: Vec<R>,
     products: Vec<R>,
-    residual: Vec<R>,
     with_data: FixedSums,
     gram: FixedSums,
 }
@@ -146,8 +162,7 @@ impl<R: Real> Pass<'_, R> {
     /// One pass with assumed exponents of the features' norms; returns the true norms too.
     fn attempt(&self, spectra: &mut FeatureSpectra<R>, rows: &[i32], cols: &[i32]) -> (Projections, Vec<f64>) {
         let (n_rows, k, n_tiles) = (self.data.n_rows(), spectra.n_features(), self.data.tiles().len());
-        let factors = column_factors(cols);
-        let (data_units, gram_units) = (Units { rows, cols }, Units { rows: cols, cols });
+        let (data_factors, gram_factors) = (Units { rows, cols }.factors(), Units { rows: cols, cols }.factors());
         let mut slots = vec![0.0; n_tiles * (k + 1)];
         let places = spectra.tile_slices_mut().zip(slots.chunks_mut(k + 1)).enumerate();
         let places = places.map(|(tile, (features, slots))| Place { tile, features, slots });
@@ -155,10 +170,10 @@ impl<R: Real> Pass<'_, R> {
             places,
             || self.new_scratch(k),
             |scratch, mut place| {
-                if let Some(conditional) = self.conditional {
-                    self.draw_tile(conditional, &mut place, scratch);
+                if let Some(drawing) = &self.drawing {
+                    self.draw_tile(drawing, &mut place, scratch);
                 }
-                self.project_tile(&mut place, scratch, &data_units, &gram_units, &factors);
+                self.project_tile(&mut place, scratch, &data_factors, &gram_factors);
             },
         );
         let mut sums = scratches.into_iter().map(|scratch| (scratch.with_data, scratch.gram));
@@ -173,8 +188,8 @@ impl<R: Real> Pass<'_, R> {
         let totals = self.add_slots(slots, k + 1);
         let projections = Projections {
             n_features: k,
-            with_data: with_data.to_floats(&data_units),
-            gram: gram.to_floats(&gram_units),
+            with_data: with_data.to_floats(&data_factors),
+            gram: gram.to_floats(&gram_factors),
             squared_residual: totals[0],
             features_fresh: true,
             residual_fresh: true,
@@ -184,12 +199,13 @@ impl<R: Real> Pass<'_, R> {
 
     fn new_scratch(&self, k: usize) -> Scratch<R> {
         Scratch {
+            arch: pulp::Arch::new(),
             statistic: Vec::new(),
             rotated: Vec::new(),
-            drawn: Vec::new(),
-            small_gram: vec![0.0; k * k],
-            products: Vec::new(),
-            residual: Vec::new(),
+            normals: Vec::new(),
+            packed: Packed::default(),
+            small_gram: vec![R::zero(); k * k],
+            products: vec![R::zero(); ROWS * k],
             with_data: FixedSums::zeros(self.data.n_rows(), k),
             gram: FixedSums::zeros(k, k),
         }
@@ -203,38 +219,23 @@ impl<R: Real> Pass<'_, R> {
     }
 
     /// The joint draw at the modes of one tile: in the basis that diagonalises `W'W` everything is independent.
-    fn draw_tile(&self, conditional: &FeatureConditional, place: &mut Place<R>, scratch: &mut Scratch<R>) {
+    fn draw_tile(&self, drawing: &Drawing<R>, place: &mut Place<R>, scratch: &mut Scratch<R>) {
         let modes = self.data.tiles().modes(place.tile);
-        let (k, width) = (conditional.rotation.values.len(), modes.len());
-        for buffer in [&mut scratch.statistic, &mut scratch.rotated, &mut scratch.drawn] {
-            buffer.clear();
-            buffer.resize(k * width, 0.0);
-        }
-        self.add_statistic(place.tile, width, &mut scratch.statistic);
-        let vectors = View::new(&conditional.rotation.vectors, k, k);
-        multiply(&mut scratch.rotated, vectors.t(), View::new(&scratch.statistic, k, width));
+        let (conditional, width) = (drawing.conditional, modes.len());
+        let k = conditional.rotation.values.len();
+        let Scratch { arch, statistic, rotated, normals, .. } = scratch;
+        statistic.resize(k * width, R::zero());
+        let rows = self.data.tile(place.tile);
+        arch.dispatch(AddStatistic { rows, width, columns: &drawing.columns, statistic });
+        rotated.resize(k * width, R::zero());
+        let vectors = View::new(&drawing.vectors, k, k);
+        multiply(rotated, vectors.t(), View::new(statistic, k, width));
         let mut stream = conditional.streams.stream(Purpose::Features, 0, place.tile as u64);
+        normals.clear();
+        normals.extend((0..k * width).map(|_| -> f64 { StandardNormal.sample(&mut stream) }));
         let precisions = &conditional.precisions[modes];
-        for (row, value) in scratch.rotated.chunks_exact_mut(width).zip(&conditional.rotation.values) {
-            let from_data = value.max(0.0) / conditional.noise_variance;
-            for (x, h) in row.iter_mut().zip(precisions) {
-                let precision = from_data + h;
-                let normal: f64 = StandardNormal.sample(&mut stream);
-                *x = *x / conditional.noise_variance / precision + normal / precision.sqrt();
-            }
-        }
-        multiply(&mut scratch.drawn, vectors, View::new(&scratch.rotated, k, width));
-        place.features.iter_mut().zip(&scratch.drawn).for_each(|(to, x)| *to = R::from_f64(*x));
-    }
-
-    /// `B = W'Y` at one tile.
-    fn add_statistic(&self, tile: usize, width: usize, statistic: &mut [f64]) {
-        for (row, values) in self.data.tile(tile).chunks_exact(width).enumerate() {
-            for entry in self.loadings.row(row) {
-                let sum = &mut statistic[entry.feature * width..(entry.feature + 1) * width];
-                sum.iter_mut().zip(values).for_each(|(b, y)| *b += entry.weight * y.to_f64());
-            }
-        }
+        arch.dispatch(DrawRotated { conditional, precisions, rotated, normals });
+        multiply(place.features, vectors, View::new(rotated, k, width));
     }
 
     /// Adds one tile's share of `Y S'`, `S S'`, the squared norms and the squared residual.
@@ -242,45 +243,245 @@ impl<R: Real> Pass<'_, R> {
         &self,
         place: &mut Place<R>,
         scratch: &mut Scratch<R>,
-        data_units: &Units,
-        gram_units: &Units,
-        factors: &[f64],
+        data_factors: &Factors,
+        gram_factors: &Factors,
     ) {
         let width = self.data.tiles().width(place.tile);
         let k = place.features.len() / width;
-        let features = View::new(&*place.features, k, width);
-        let wide: Vec<f64> = place.features.iter().map(|x| x.to_f64()).collect();
-        let wide = View::new(&wide, k, width);
-        multiply(&mut scratch.small_gram, wide, wide.t());
-        scratch.gram.add_rows(0, &scratch.small_gram, gram_units, factors);
-        (0..k).for_each(|j| place.slots[1 + j] = scratch.small_gram[j * k + j]);
-        for (chunk, rows) in self.data.tile(place.tile).chunks(ROW_CHUNK * width).enumerate() {
-            let n_rows = rows.len() / width;
-            scratch.products.resize(n_rows * k, R::zero());
-            multiply(&mut scratch.products, View::new(rows, n_rows, width), features.t());
-            scratch.with_data.add_rows(chunk * ROW_CHUNK, &scratch.products, data_units, factors);
-            for (row, values) in rows.chunks_exact(width).enumerate() {
-                let entries = self.loadings.row(chunk * ROW_CHUNK + row);
-                scratch.residual.clear();
-                scratch.residual.extend_from_slice(values);
-                for entry in entries {
-                    let feature = &place.features[entry.feature * width..(entry.feature + 1) * width];
-                    let minus = R::from_f64(-entry.weight);
-                    scratch.residual.iter_mut().zip(feature).for_each(|(r, s)| *r = s.add_scaled(minus, *r));
+        let features = &*place.features;
+        let Scratch { arch, packed, small_gram, products, with_data, gram, .. } = scratch;
+        multiply(small_gram, View::new(features, k, width), View::new(features, k, width).t());
+        packed.pack(features, k, width);
+        let rows = self.data.tile(place.tile);
+        let squares = arch.dispatch(ProjectRows {
+            rows,
+            width,
+            entries: &self.entries,
+            features,
+            packed,
+            products,
+            sums: with_data,
+            factors: data_factors,
+        });
+        place.slots[0] = squares;
+        gram.add_rows(0, small_gram, gram_factors);
+        (0..k).for_each(|j| place.slots[1 + j] = small_gram[j * k + j].to_f64());
+    }
+}
+
+// What follows is compiled for the machine's vectors: plain loops inside `with_simd`, which the dispatcher instantiates
+// with the instructions that the machine has. Order and rounding do not depend on them.
+
+/// `B = W'Y` at one tile. A block of rows stays in cache while each feature adds up its rows, a piece of the tile in
+/// registers.
+struct AddStatistic<'a, R> {
+    rows: &'a [R],
+    width: usize,
+    columns: &'a Columns<R>,
+    statistic: &'a mut [R],
+}
+
+impl<R: Real> WithSimd for AddStatistic<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let AddStatistic { rows, width, columns, statistic } = self;
+        statistic.fill(R::zero());
+        let n_features = columns.n_features.max(1);
+        for (block, start) in (0..rows.len()).step_by(ROW_BLOCK * width).enumerate() {
+            let (rows, later) = rows[start..].split_at((ROW_BLOCK * width).min(rows.len() - start));
+            let mut later = later[..rows.len().min(later.len())].chunks(rows.len().div_ceil(n_features));
+            for (feature, sums) in statistic.chunks_exact_mut(width).enumerate() {
+                prefetch(later.next().unwrap_or_default());
+                let entries = columns.of(block, feature);
+                if entries.is_empty() {
+                    continue;
                 }
-                place.slots[0] += sum_of_squares(&scratch.residual);
+                let (pieces, tail) = sums.as_chunks_mut::<PIECE>();
+                for (at, piece) in pieces.iter_mut().enumerate() {
+                    let mut sum = [R::zero(); PIECE];
+                    for &(row, weight) in entries {
+                        let first = row as usize * width + at * PIECE;
+                        let values: &[R; PIECE] = rows[first..first + PIECE].try_into().expect("a piece of a row");
+                        for v in 0..PIECE {
+                            sum[v] = values[v].mul_add(weight, sum[v]);
+                        }
+                    }
+                    piece.iter_mut().zip(sum).for_each(|(total, part)| *total = part.mul_add(R::one(), *total));
+                }
+                let first = width - tail.len();
+                for (offset, total) in tail.iter_mut().enumerate() {
+                    let add = |sum: R, &(row, weight): &(u32, R)| {
+                        rows[row as usize * width + first + offset].mul_add(weight, sum)
+                    };
+                    *total = entries.iter().fold(R::zero(), add).mul_add(R::one(), *total);
+                }
             }
         }
     }
 }
 
-/// The sum of squares in double precision, in eight lanes so that it can be vectorised in a fixed order.
-fn sum_of_squares<R: Real>(values: &[R]) -> f64 {
-    let mut lanes = [0.0; 8];
-    let chunks = values.chunks_exact(8);
-    let tail: f64 = chunks.remainder().iter().map(|x| x.to_f64().powi(2)).sum();
-    for chunk in chunks {
-        lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane += x.to_f64() * x.to_f64());
+/// The loadings by rows, weights negated and in the precision of the data.
+struct RowEntries<R> {
+    starts: Vec<usize>,
+    entries: Vec<(u32, R)>,
+}
+
+impl<R: Real> RowEntries<R> {
+    fn new(loadings: &Loadings) -> RowEntries<R> {
+        let (mut starts, mut entries) = (vec![0], Vec::with_capacity(loadings.n_active()));
+        for row in loadings.rows() {
+            entries.extend(row.iter().map(|entry| (entry.feature as u32, R::from_f64(-entry.weight))));
+            starts.push(entries.len());
+        }
+        RowEntries { starts, entries }
     }
-    lanes.iter().sum::<f64>() + tail
+
+    #[inline(always)]
+    fn of(&self, row: usize) -> &[(u32, R)] {
+        &self.entries[self.starts[row]..self.starts[row + 1]]
+    }
+}
+
+/// The loadings by blocks of rows and, within a block, by features.
+struct Columns<R> {
+    n_features: usize,
+    /// Where the entries of each (block, feature) start, and the end.
+    starts: Vec<usize>,
+    /// Row within the block, and weight.
+    entries: Vec<(u32, R)>,
+}
+
+impl<R: Real> Columns<R> {
+    fn new(loadings: &Loadings) -> Columns<R> {
+        let n_features = loadings.n_features();
+        let (mut starts, mut entries) = (vec![0], Vec::with_capacity(loadings.n_active()));
+        let mut lists = vec![Vec::new(); n_features];
+        for rows in loadings.rows().chunks(ROW_BLOCK) {
+            for (row, entry) in rows.iter().enumerate().flat_map(|(row, list)| list.iter().map(move |e| (row, e))) {
+                lists[entry.feature].push((row as u32, R::from_f64(entry.weight)));
+            }
+            for list in &mut lists {
+                entries.append(list);
+                starts.push(entries.len());
+            }
+        }
+        Columns { n_features, starts, entries }
+    }
+
+    #[inline(always)]
+    fn of(&self, block: usize, feature: usize) -> &[(u32, R)] {
+        let at = block * self.n_features + feature;
+        &self.entries[self.starts[at]..self.starts[at + 1]]
+    }
+}
+
+/// Turns the rotated statistic into the rotated draw.
+struct DrawRotated<'a, R> {
+    conditional: &'a FeatureConditional<'a>,
+    precisions: &'a [f64],
+    rotated: &'a mut [R],
+    normals: &'a [f64],
+}
+
+impl<R: Real> WithSimd for DrawRotated<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let width = self.precisions.len();
+        let per_noise = 1.0 / self.conditional.noise_variance;
+        let rows = self.rotated.chunks_exact_mut(width).zip(self.normals.chunks_exact(width));
+        for ((row, normals), value) in rows.zip(&self.conditional.rotation.values) {
+            let from_data = value.max(0.0) * per_noise;
+            for ((x, h), normal) in row.iter_mut().zip(self.precisions).zip(normals) {
+                let variance = 1.0 / (from_data + h);
+                *x = R::from_f64(x.to_f64() * per_noise * variance + normal * variance.sqrt());
+            }
+        }
+    }
+}
+
+/// Adds a tile's share of `Y S'` to `sums` and returns its share of the squared residual, a few rows at a time.
+struct ProjectRows<'a, R> {
+    rows: &'a [R],
+    width: usize,
+    entries: &'a RowEntries<R>,
+    features: &'a [R],
+    packed: &'a Packed<R>,
+    products: &'a mut [R],
+    sums: &'a mut FixedSums,
+    factors: &'a Factors,
+}
+
+impl<R: Real> WithSimd for ProjectRows<'_, R> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        let ProjectRows { width, features, .. } = self;
+        let mut squares = [0.0; LANES];
+        for (group, rows) in self.rows.chunks(ROWS * width).enumerate() {
+            let products = &mut self.products[..rows.len() / width * self.factors.n_cols()];
+            self.packed.inner_products(rows, products);
+            self.sums.add_rows(group * ROWS, products, self.factors);
+            for (row, values) in rows.chunks_exact(width).enumerate() {
+                let entries = self.entries.of(group * ROWS + row);
+                add_squared_residual(values, features, width, entries, &mut squares);
+            }
+        }
+        squares.iter().sum()
+    }
+}
+
+/// Asks the machine to bring numbers nearer that will be needed soon; it changes nothing else.
+#[inline(always)]
+fn prefetch<R>(values: &[R]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in values.chunks(64 / size_of::<R>()) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a prefetch is a hint about an address and reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = values;
+}
+
+/// Adds `(y - w S)^2` of one row at one tile to `lanes`. Pieces of known size stay in registers while features are
+/// taken off.
+#[inline(always)]
+fn add_squared_residual<R: Real>(
+    values: &[R],
+    features: &[R],
+    width: usize,
+    entries: &[(u32, R)],
+    lanes: &mut [f64; LANES],
+) {
+    let (pieces, tail) = values.as_chunks::<PIECE>();
+    let mut squares = [R::zero(); LANES];
+    for (at, piece) in pieces.iter().enumerate() {
+        let mut residual = *piece;
+        for &(feature, minus) in entries {
+            let first = feature as usize * width + at * PIECE;
+            let feature: &[R; PIECE] = features[first..first + PIECE].try_into().expect("a piece of a feature");
+            for v in 0..PIECE {
+                residual[v] = feature[v].mul_add(minus, residual[v]);
+            }
+        }
+        for first in (0..PIECE).step_by(LANES) {
+            for lane in 0..LANES {
+                squares[lane] = residual[first + lane].mul_add(residual[first + lane], squares[lane]);
+            }
+        }
+    }
+    for lane in 0..LANES {
+        lanes[lane] += squares[lane].to_f64();
+    }
+    let first = width - tail.len();
+    for (offset, &y) in tail.iter().enumerate() {
+        let take_off =
+            |r: R, &(feature, minus): &(u32, R)| features[feature as usize * width + first + offset].mul_add(minus, r);
+        lanes[offset % LANES] += entries.iter().fold(y, take_off).to_f64().powi(2);
+    }
 }

@@ -44,15 +44,26 @@ pub struct Units<'a> {
     pub cols: &'a [i32],
 }
 
+/// What turns numbers into units, computed once: a factor a row and one a column.
+#[derive(Clone, Debug)]
+pub struct Factors {
+    rows: Vec<f64>,
+    cols: Vec<f64>,
+}
+
 impl Units<'_> {
-    fn row_factor(&self, row: usize) -> f64 {
-        (f64::from(BITS - self.rows[row])).exp2()
+    /// The factors of these units.
+    pub fn factors(&self) -> Factors {
+        let rows = self.rows.iter().map(|&e| f64::from(BITS - e).exp2()).collect();
+        Factors { rows, cols: self.cols.iter().map(|&e| f64::from(-e).exp2()).collect() }
     }
 }
 
-/// `2^-exponent` for each column.
-pub fn column_factors(exponents: &[i32]) -> Vec<f64> {
-    exponents.iter().map(|&e| f64::from(-e).exp2()).collect()
+impl Factors {
+    /// How many columns there are.
+    pub fn n_cols(&self) -> usize {
+        self.cols.len()
+    }
 }
 
 impl FixedSums {
@@ -61,15 +72,16 @@ impl FixedSums {
     }
 
     /// Adds a block of whole rows, starting at `first_row`.
-    pub fn add_rows<R: Real>(&mut self, first_row: usize, block: &[R], units: &Units, column_factors: &[f64]) {
+    #[inline(always)]
+    pub fn add_rows<R: Real>(&mut self, first_row: usize, block: &[R], factors: &Factors) {
         let n = self.n_cols;
         if n == 0 {
             return;
         }
         let rows = self.sums[first_row * n..].chunks_exact_mut(n).zip(block.chunks_exact(n));
         for (offset, (sums, values)) in rows.enumerate() {
-            let row_factor = units.row_factor(first_row + offset);
-            for ((sum, value), factor) in sums.iter_mut().zip(values).zip(column_factors) {
+            let row_factor = factors.rows[first_row + offset];
+            for ((sum, value), factor) in sums.iter_mut().zip(values).zip(&factors.cols) {
                 *sum = sum.wrapping_add(to_fixed(value.to_f64() * (row_factor * factor)));
             }
         }
@@ -86,11 +98,11 @@ impl FixedSums {
     }
 
     /// The sums as floating-point numbers.
-    pub fn to_floats(&self, units: &Units) -> Vec<f64> {
+    pub fn to_floats(&self, factors: &Factors) -> Vec<f64> {
         let mut floats = Vec::with_capacity(self.sums.len());
-        let columns: Vec<f64> = units.cols.iter().map(|&e| f64::from(e).exp2()).collect();
+        let columns: Vec<f64> = factors.cols.iter().map(|x| 1.0 / x).collect();
         for (row, sums) in self.sums.chunks_exact(self.n_cols.max(1)).enumerate() {
-            let row_unit = 1.0 / units.row_factor(row);
+            let row_unit = 1.0 / factors.rows[row];
             floats.extend(sums.iter().zip(&columns).map(|(&sum, column)| sum as f64 * row_unit * column));
         }
         floats
@@ -119,12 +131,11 @@ mod tests {
         let values: Vec<f64> = (0..1000).map(|i| (i as f64 * 1.3).sin() * 10f64.powi(i % 7 - 3)).collect();
         let norm = values.iter().map(|x| x * x).sum::<f64>().sqrt() * 30.0;
         let (rows, cols) = ([bounding_exponent(norm)], [0]);
-        let units = Units { rows: &rows, cols: &cols };
-        let factors = column_factors(&cols);
+        let factors = Units { rows: &rows, cols: &cols }.factors();
         let add = |order: &mut dyn Iterator<Item = usize>| {
             let mut sums = FixedSums::zeros(1, 1);
-            order.for_each(|i| sums.add_rows(0, &values[i..i + 1], &units, &factors));
-            sums.to_floats(&units)[0]
+            order.for_each(|i| sums.add_rows(0, &values[i..i + 1], &factors));
+            sums.to_floats(&factors)[0]
         };
         let forward = add(&mut (0..1000));
         assert_eq!(forward.to_bits(), add(&mut (0..1000).rev()).to_bits());

@@ -6,6 +6,8 @@
 
 use super::Structure;
 use crate::error::{Error, Result};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
 
 /// A curve as written, before it meets a structure.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,6 +101,25 @@ pub struct Spectrum {
     axis_names: Vec<String>,
 }
 
+/// Modes taken at a time.
+pub const CHUNK: usize = 256;
+
+/// What [`Spectrum::differentiate`] fills, for up to [`CHUNK`] modes and two parameter sets.
+#[derive(Clone, Debug)]
+pub struct CurveBatch {
+    pub precisions: [f64; CHUNK],
+    pub first: [[f64; CHUNK]; 2],
+    pub second: [[f64; CHUNK]; 2],
+    forms: [f64; CHUNK],
+}
+
+impl Default for CurveBatch {
+    fn default() -> Self {
+        let zeros = [0.0; CHUNK];
+        CurveBatch { precisions: zeros, first: [zeros; 2], second: [zeros; 2], forms: zeros }
+    }
+}
+
 /// `h` and its derivatives in xi at one mode.
 #[derive(Clone, Debug, Default)]
 pub struct CurvePoint {
@@ -172,7 +193,8 @@ impl Spectrum {
         self.degree
     }
 
-    fn set_size(&self) -> usize {
+    /// How many parameters a set has.
+    pub fn set_size(&self) -> usize {
         1 + self.eigenvalues.len()
     }
 
@@ -191,7 +213,67 @@ impl Spectrum {
 
     /// The precisions of all modes.
     pub fn precisions(&self, theta: &[f64]) -> Vec<f64> {
-        (0..self.n_modes).map(|mode| self.precision(theta, mode)).collect()
+        let mut precisions = vec![0.0; self.n_modes];
+        for (at, part) in precisions.chunks_mut(CHUNK).enumerate() {
+            let modes = at * CHUNK..at * CHUNK + part.len();
+            pulp::Arch::new().dispatch(Precisions { spectrum: self, theta, modes, out: part });
+        }
+        precisions
+    }
+
+    /// How many parameter sets there are, and what multiplies parameter `p` of a set at `modes` (nothing but 1 for the
+    /// ridge).
+    pub fn n_sets(&self) -> usize {
+        self.n_sets
+    }
+
+    /// See [`Spectrum::n_sets`].
+    #[inline(always)]
+    pub fn coefficients(&self, p: usize, modes: Range<usize>) -> Option<&[f64]> {
+        p.checked_sub(1).map(|axis| &self.eigenvalues[axis][modes])
+    }
+
+    /// The precisions of some modes, and for each parameter set the first and second derivatives of `h` by its linear form:
+    /// `sum n q^(n-1)` and `sum n (n-1) q^(n-2)` over the set's terms. To be inlined into a `with_simd`.
+    #[inline(always)]
+    pub fn differentiate(&self, theta: &[f64], modes: Range<usize>, batch: &mut CurveBatch) {
+        let n = modes.len();
+        batch.precisions[..n].fill(0.0);
+        batch.first[..self.n_sets].iter_mut().for_each(|first| first[..n].fill(0.0));
+        batch.second[..self.n_sets].iter_mut().for_each(|second| second[..n].fill(0.0));
+        for term in &self.terms {
+            self.linear_forms(theta, term.set, modes.clone(), &mut batch.forms);
+            let (first, second) = (&mut batch.first[term.set], &mut batch.second[term.set]);
+            for v in 0..n {
+                let q = batch.forms[v];
+                let value = power(q, term.power);
+                let slope = term.power * value / q;
+                batch.precisions[v] += value;
+                first[v] += slope;
+                second[v] += (term.power - 1.0) * slope / q;
+            }
+        }
+    }
+
+    /// `q` of one parameter set at some modes.
+    #[inline(always)]
+    fn linear_forms(&self, theta: &[f64], set: usize, modes: Range<usize>, out: &mut [f64; CHUNK]) {
+        let own = &theta[set * self.set_size()..];
+        out[..modes.len()].fill(own[0]);
+        for (values, t) in self.eigenvalues.iter().zip(&own[1..]) {
+            out.iter_mut().zip(&values[modes.clone()]).for_each(|(q, value)| *q += t * value);
+        }
+    }
+
+    /// The precisions of up to [`CHUNK`] modes. To be inlined into a `with_simd`.
+    #[inline(always)]
+    pub fn precisions_at(&self, theta: &[f64], modes: Range<usize>, out: &mut [f64]) {
+        let mut forms = [0.0; CHUNK];
+        out.fill(0.0);
+        for term in &self.terms {
+            self.linear_forms(theta, term.set, modes.clone(), &mut forms);
+            out.iter_mut().zip(&forms).for_each(|(h, q)| *h += power(*q, term.power));
+        }
     }
 
     /// An empty point of the right size, to be lent to [`Spectrum::evaluate`].
@@ -200,7 +282,7 @@ impl Spectrum {
         CurvePoint { precision: 0.0, gradient: vec![0.0; n], hessian: vec![0.0; n * n] }
     }
 
-    /// Value, gradient and Hessian in xi at one mode.
+    /// Value, gradient and Hessian in xi at one mode: the slow and obvious twin of [`Spectrum::differentiate`].
     ///
     /// With `u_p = theta_p g_p` (the share of parameter p in q): `dh/dxi_p = n q^(n-1) u_p`,
     /// `d2h/dxi_p dxi_r = n (n-1) q^(n-2) u_p u_r + [p = r] n q^(n-1) u_p`, summed over terms.
@@ -231,7 +313,23 @@ impl Spectrum {
     }
 }
 
-#[inline]
+struct Precisions<'a> {
+    spectrum: &'a Spectrum,
+    theta: &'a [f64],
+    modes: Range<usize>,
+    out: &'a mut [f64],
+}
+
+impl WithSimd for Precisions<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        self.spectrum.precisions_at(self.theta, self.modes, self.out);
+    }
+}
+
+#[inline(always)]
 fn power(base: f64, exponent: f64) -> f64 {
     if exponent == 1.0 {
         base
