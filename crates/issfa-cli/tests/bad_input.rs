@@ -203,3 +203,53 @@ fn a_full_disk_ends_the_run_and_keeps_the_last_checkpoint() {
     assert!(error.contains("cannot write") && error.contains("No space left"), "{error}");
     assert!(summary.status.success() && String::from_utf8_lossy(&summary.stdout).contains("goes on"));
 }
+
+/// `--overwrite` replaces what the same command made, and nothing else.
+#[test]
+fn nothing_foreign_is_replaced() {
+    let bench = Bench::simulated();
+    bench.ok(&format!("fit sim/observations.npy --grid 12x10 {SHORT} --out run"));
+    let features = bench.bytes("run/features.npy");
+    let error = bench.fails(2, "transform run sim/heldout.npy --out run --overwrite");
+    assert!(error.contains("run: holds 'checkpoint'"), "{error}");
+    assert_eq!(bench.bytes("run/features.npy"), features);
+    std::fs::copy(bench.path("sim/observations.npy"), bench.path("run/mine.npy")).unwrap();
+    let error = bench.fails(2, &format!("fit run/mine.npy --grid 12x10 {SHORT} --out run --overwrite"));
+    assert!(error.contains("'mine.npy'"), "{error}");
+    assert_eq!(bench.bytes("run/features.npy"), features);
+    std::fs::remove_file(bench.path("run/mine.npy")).unwrap();
+    // A run that cannot be the start is found out before the old results go; a run may start from itself.
+    bench.npy("other.npy", &[9, 120], &(0..9 * 120).map(|i| (i as f64).sin()).collect::<Vec<_>>());
+    bench.ok(&format!("fit other.npy --grid 12x10 {SHORT} --out other"));
+    let restart =
+        |init: &str| format!("fit sim/observations.npy --grid 12x10 {SHORT} --init {init} --out run --overwrite");
+    bench.fails(2, &restart("other"));
+    assert_eq!(bench.bytes("run/features.npy"), features);
+    bench.ok(&restart("run"));
+    bench.ok("summary run");
+}
+
+/// As many sites on a grid that is turned round are other sites.
+#[test]
+fn grids_turned_round_are_refused() {
+    let bench = Bench::empty();
+    let values: Vec<f64> = (0..20 * 12).map(|i| (i as f64 * 0.7).sin()).collect();
+    bench.npy("flat.npy", &[20, 12], &values);
+    bench.npy("data.npy", &[20, 3, 4], &values);
+    bench.npy("turned.npy", &[20, 4, 3], &values);
+    bench.ok(&format!("fit data.npy {SHORT} --out run"));
+    let refusals = [
+        "transform run turned.npy --out new".to_string(),
+        "evaluate run --data turned.npy --hide 0.2".into(),
+        format!("fit data.npy --heldout turned.npy {SHORT} --out other"),
+        format!("fit flat.npy data.npy turned.npy {SHORT} --out other"),
+        format!("fit data.npy --grid 4x3 {SHORT} --out other"),
+    ];
+    for command in refusals {
+        let error = bench.fails(2, &command);
+        assert!(error.contains("3x4") && error.contains("4x3"), "{command}: {error}");
+    }
+    bench.ok("transform run flat.npy --out new");
+    bench.ok(&format!("fit data.npy --grid 12 {SHORT} --out line"));
+    assert!(!bench.path("other").exists());
+}

@@ -101,6 +101,6 @@ fn what_is_refused_is_named() {
     std::fs::create_dir(bench.path("structure")).unwrap();
     bench.write("structure/notes.txt", "mine");
     assert!(bench.fails(2, "structure show \"path(8)\"").contains("--overwrite"));
-    assert!(bench.fails(2, "structure show \"path(8)\" --overwrite").contains("made by issfa"));
+    assert!(bench.fails(2, "structure show \"path(8)\" --overwrite").contains("notes.txt"));
     assert_eq!(bench.bytes("structure/notes.txt"), b"mine");
 }

@@ -372,11 +372,24 @@ impl Checked {
                 if product != n_sites {
                     return Err(grid_mismatch(grid, data_path, n_sites));
                 }
+                if let Some(own) = data_grid.filter(|own| own.len() == grid.len() && own != grid) {
+                    return Err(Error::GridsDiffer {
+                        path: data_path.to_path_buf(),
+                        found: expression::show_grid(own),
+                        expected: expression::show_grid(grid),
+                        because: "by --grid".into(),
+                    });
+                }
                 expression::build_with(text, Some(grid), shelf)?
             }
         };
         if structure.n_sites() != n_sites {
-            return Err(grid_mismatch(structure.grid(), data_path, n_sites));
+            return Err(Error::StructureMismatch {
+                structure: structure.expression(),
+                product: structure.n_sites(),
+                path: data_path.to_path_buf(),
+                n_sites,
+            });
         }
         Ok(structure)
     }

@@ -28,6 +28,14 @@ pub enum Error {
     #[error("{}: has {found} sites a row, but {expected} are expected ({because})", path.display())]
     SitesDiffer { path: PathBuf, found: usize, expected: usize, because: String },
 
+    /// Two inputs, or an input and a run, have as many sites on different grids.
+    #[error("{}: has the grid {found}, but {expected} is expected ({because}); turn the array's axes round to match", path.display())]
+    GridsDiffer { path: PathBuf, found: String, expected: String, because: String },
+
+    /// The sizes written in a structure make another number of sites than the data have.
+    #[error("the structure {structure} has {product} sites, but a row of {} has {n_sites}; its sizes must have the product {n_sites} (a graph whose last sites have no edges takes its size from --grid)", path.display())]
+    StructureMismatch { structure: String, product: usize, path: PathBuf, n_sites: usize },
+
     /// The grid has another number of sites than the data.
     #[error("the grid {grid} has {product} sites, but a row of {} has {n_sites}; give --grid with a product of {n_sites}", path.display())]
     GridMismatch { grid: String, product: usize, path: PathBuf, n_sites: usize },

@@ -13,7 +13,7 @@ use crate::init;
 use crate::linalg::Real;
 use crate::model::{Model, State};
 use crate::new_rows;
-use crate::run_folder::{Run, prepare_output};
+use crate::run_folder::{Output, Run, prepare_output};
 use crate::spectral::SpectralData;
 use crate::structure::{Direction, Shelf, Spectrum, Structure};
 use crate::summary::features::read_images;
@@ -125,9 +125,18 @@ impl<R: Real> Prepared<R> {
         }
     }
 
+    /// The state of the run to start from, where there is one.
+    fn start_of_run(&self) -> Result<Option<State<R>>> {
+        match &self.checked.init {
+            Init::Run(folder) => self.state_of_run(folder).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     fn state_of_run(&self, folder: &Path) -> Result<State<R>> {
         let run = Run::open(folder)?;
-        let same = run.record.n_rows == self.record.n_rows && run.record.structure == self.record.structure;
+        let same_structure = run.structure()?.identity() == self.structure.identity();
+        let same = run.record.n_rows == self.record.n_rows && same_structure;
         if !same || run.record.theta != self.record.theta {
             return Err(Error::OtherOrigin {
                 path: folder.to_path_buf(),
@@ -159,14 +168,7 @@ fn input_records(settings: &Settings, observations: &Observations) -> Result<Vec
 
 fn load_heldout<R: Real>(path: &Path, structure: &Structure, preprocessing: &Preprocessing) -> Result<SpectralData<R>> {
     let observations = Observations::open(&[path.to_path_buf()])?;
-    if observations.n_sites() != structure.n_sites() {
-        return Err(Error::SitesDiffer {
-            path: path.to_path_buf(),
-            found: observations.n_sites(),
-            expected: structure.n_sites(),
-            because: "as in the training rows".into(),
-        });
-    }
+    observations.check_grid(structure.grid(), "as in the training rows")?;
     // Held-out rows are new rows: they are centred by the means of all training rows.
     let as_new = Preprocessing { run_means: vec![preprocessing.overall_means.clone()], ..preprocessing.clone() };
     training_rows(&observations, structure, &as_new)
@@ -174,25 +176,32 @@ fn load_heldout<R: Real>(path: &Path, structure: &Structure, preprocessing: &Pre
 
 /// Runs all chains of a new fit into `folder`, which is made empty first.
 pub fn fit<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Observer) -> Result<Ending> {
-    prepare_output(folder, &["config.toml"])?;
+    // Before anything is replaced: the run to start from may be the one that is.
+    let start = prepared.start_of_run()?;
+    prepare_output(folder, Output::Run)?;
     prepared.structure.save_graphs(folder)?;
     Run::write_config(folder, &prepared.recorded_settings())?;
-    run_chains(prepared, folder, observer)
+    run_chains(prepared, folder, observer, start.as_ref())
 }
 
 /// Goes on with a fit that stopped.
 pub fn resume<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Observer) -> Result<Ending> {
     Run::write_config(folder, &prepared.recorded_settings())?;
-    run_chains(prepared, folder, observer)
+    run_chains(prepared, folder, observer, None)
 }
 
-fn run_chains<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Observer) -> Result<Ending> {
+fn run_chains<R: Real>(
+    prepared: &Prepared<R>,
+    folder: &Path,
+    observer: &mut dyn Observer,
+    start: Option<&State<R>>,
+) -> Result<Ending> {
     let deadline = prepared.checked.time_budget.map(|budget| Instant::now() + budget);
     let n_chains = prepared.checked.settings.chains;
     let mut ending = Ending::Finished;
     for number in 1..=n_chains {
         let chain_folder = Run::chain_folder(folder, number);
-        let mut going = Going::start(prepared, &chain_folder, number)?;
+        let mut going = Going::start(prepared, &chain_folder, number, start)?;
         ending = going.run(observer, deadline, n_chains - number)?;
         going.write_results(None)?;
         if ending != Ending::Finished {
@@ -213,7 +222,7 @@ fn write_stability<R: Real>(prepared: &Prepared<R>, folder: &Path, n_chains: u32
     for (at, chain_folder) in folders.iter().enumerate() {
         let others: Vec<_> =
             images.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, list)| list.clone()).collect();
-        Going::start(prepared, chain_folder, at as u32 + 1)?.write_results(Some(&others))?;
+        Going::start(prepared, chain_folder, at as u32 + 1, None)?.write_results(Some(&others))?;
     }
     Ok(())
 }
@@ -233,7 +242,7 @@ struct Going<'a, R> {
 
 impl<'a, R: Real> Going<'a, R> {
     /// From the folder's checkpoint, or from the beginning.
-    fn start(prepared: &'a Prepared<R>, folder: &Path, number: u32) -> Result<Going<'a, R>> {
+    fn start(prepared: &'a Prepared<R>, folder: &Path, number: u32, start: Option<&State<R>>) -> Result<Going<'a, R>> {
         let fingerprint = prepared.recorded_settings().fingerprint();
         let draws = Draws::new(folder, prepared.checked.settings.keep_draws);
         let trace_path = folder.join("trace.csv");
@@ -247,7 +256,7 @@ impl<'a, R: Real> Going<'a, R> {
             draws.create(&prepared.preprocessing)?;
             let checkpoint = Checkpoint {
                 sweep: 0,
-                state: prepared.initial_state(number)?,
+                state: start.map_or_else(|| prepared.initial_state(number), |state| Ok(state.clone()))?,
                 posterior: Posterior::new(prepared.with_reconstruction()),
                 counters: Counters::default(),
             };

@@ -97,32 +97,90 @@ fn check_recorded_format(path: &Path) -> Result<()> {
     }
 }
 
-/// Whether results may be written to `folder`.
-pub fn check_output(folder: &Path, overwrite: bool) -> Result<()> {
+/// The folders that commands make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    Run,
+    Simulation,
+    Transform,
+    PriorSamples,
+    StructureShown,
+    Demo,
+}
+
+impl Output {
+    /// Everything that may be in such a folder.
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Output::Run => &[
+                "config.toml",
+                "trace.csv",
+                "features.npy",
+                "features_sd.npy",
+                "features.tsv",
+                "weights.npy",
+                "activation.npy",
+                "reconstruction.npy",
+                "draws",
+                "checkpoint",
+                "figures",
+                "structure",
+            ],
+            Output::Simulation => &[
+                "simulation.toml",
+                "observations.npy",
+                "heldout.npy",
+                "truth_features.npy",
+                "truth_weights.npy",
+                "truth_heldout.npy",
+                "structure",
+            ],
+            Output::Transform => &["weights.npy", "activation.npy", "reconstruction.npy"],
+            Output::PriorSamples => &["samples.npy", "prior_samples.svg", "prior_samples.png"],
+            Output::StructureShown => &["eigenvectors.svg", "eigenvectors.png", "structure"],
+            Output::Demo => &["sim", "run"],
+        }
+    }
+
+    fn makes(self, name: &str) -> bool {
+        self.names().contains(&name) || self == Output::Run && name.starts_with("chain-")
+    }
+}
+
+/// Whether results may be written to `folder`: it is not there, or empty, or may be replaced and holds nothing that the
+/// same command did not make.
+pub fn check_output(folder: &Path, output: Output, overwrite: bool) -> Result<()> {
     if folder.is_file() {
         return Err(Error::malformed(folder, "is a file; choose a folder for --out"));
     }
-    let mut entries = match fs::read_dir(folder) {
+    let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(source) => return Err(Error::Write { path: folder.to_path_buf(), source }),
     };
-    if entries.next().is_some() && !overwrite {
+    let mut names: Vec<String> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into()).collect();
+    names.sort();
+    if names.is_empty() {
+        return Ok(());
+    }
+    if !overwrite {
         return Err(Error::OutputExists { path: folder.to_path_buf() });
     }
-    Ok(())
+    match names.iter().find(|name| !output.makes(name)) {
+        None => Ok(()),
+        Some(foreign) => Err(Error::malformed(
+            folder,
+            format!(
+                "holds '{foreign}', which this command does not make, so it is not replaced; move it or choose another --out"
+            ),
+        )),
+    }
 }
 
-/// Makes `folder` empty and ready. An old one is removed only if it holds results (one of `signs` is in it).
-pub fn prepare_output(folder: &Path, signs: &[&str]) -> Result<()> {
-    let occupied = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-    if occupied {
-        if !signs.iter().any(|sign| folder.join(sign).is_file()) {
-            return Err(Error::malformed(
-                folder,
-                format!("--overwrite replaces only folders made by issfa, and this one has no {}", signs[0]),
-            ));
-        }
+/// Makes `folder` empty and ready, under the conditions of [`check_output`] with leave to overwrite.
+pub fn prepare_output(folder: &Path, output: Output) -> Result<()> {
+    check_output(folder, output, true)?;
+    if folder.is_dir() {
         fs::remove_dir_all(folder).map_err(Error::write(folder))?;
     }
     fs::create_dir_all(folder).map_err(Error::write(folder))

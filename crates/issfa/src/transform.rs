@@ -74,16 +74,8 @@ impl Fitted {
 
     /// Refuses rows of other sites.
     pub fn check_sites(&self, observations: &Observations) -> Result<()> {
-        let expected = self.structure.n_sites();
-        if observations.n_sites() != expected {
-            return Err(Error::SitesDiffer {
-                path: observations.path().to_path_buf(),
-                found: observations.n_sites(),
-                expected,
-                because: format!("the run's structure is {}", self.structure.expression()),
-            });
-        }
-        Ok(())
+        let because = format!("the run's structure is {}", self.structure.expression());
+        observations.check_grid(self.structure.grid(), &because)
     }
 
     /// Infers all rows batch by batch. The features with ids in `drop` are left out of the reconstruction.

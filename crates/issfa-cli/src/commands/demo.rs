@@ -7,7 +7,7 @@ use crate::options::Common;
 use clap::Args;
 use issfa::config::Settings;
 use issfa::report::write_truth_figures;
-use issfa::run_folder::{Run, check_output, prepare_output};
+use issfa::run_folder::{Output, Run, check_output, prepare_output};
 use issfa::simulation::Simulation;
 use std::path::PathBuf;
 
@@ -23,8 +23,8 @@ pub struct Options {
 pub fn run(options: Options, common: &Common) -> Outcome {
     let (sim, fit) = (options.out.join("sim"), options.out.join("run"));
     let earlier = sim.join("simulation.toml").is_file();
-    check_output(&options.out, common.overwrite || earlier)?;
-    prepare_output(&options.out, &["sim/simulation.toml"])?;
+    check_output(&options.out, Output::Demo, common.overwrite || earlier)?;
+    prepare_output(&options.out, Output::Demo)?;
     let simulation = Simulation::small(1);
     common.say(&format!(
         "1. simulate: {} noisy images on {} made of {} smooth features, each used by {:.0}% of them",

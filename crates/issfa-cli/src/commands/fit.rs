@@ -12,7 +12,7 @@ use issfa::error::bytes;
 use issfa::fit::{Ending, Prepared, memory_needed};
 use issfa::linalg::Real;
 use issfa::model::ThetaStep;
-use issfa::run_folder::{Run, check_output};
+use issfa::run_folder::{Output, Run, check_output};
 use issfa::structure::{Shelf, expression};
 use issfa::{Error, Result, report};
 use std::path::{Path, PathBuf};
@@ -194,7 +194,7 @@ fn set<T>(place: &mut T, given: Option<T>) {
 
 pub fn run(options: Options, common: &Common) -> Outcome {
     let out = options.out.clone();
-    check_output(&out, common.overwrite)?;
+    check_output(&out, Output::Run, common.overwrite)?;
     let unset = (options.burn_in.is_none(), options.thin.is_none());
     let mut settings = options.settings()?;
     fit_short_run(&mut settings, unset);

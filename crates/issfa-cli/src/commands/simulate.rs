@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::options::{Common, numbers, pair};
 use clap::{Args, ValueEnum};
 use issfa::Result;
-use issfa::run_folder::{check_output, prepare_output};
+use issfa::run_folder::{Output, check_output, prepare_output};
 use issfa::simulation::Simulation;
 use issfa::structure::{Curve, Shelf, Spectrum, expression};
 use std::path::PathBuf;
@@ -102,19 +102,32 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let shelf = Shelf::beside(&options.out, &tell);
     let simulation = options.simulation(&shelf)?;
     let (structure, spectrum) = simulation.check(&shelf)?;
-    check_output(&options.out, common.overwrite)?;
-    prepare_output(&options.out, &["simulation.toml"])?;
+    check_output(&options.out, Output::Simulation, common.overwrite)?;
+    prepare_output(&options.out, Output::Simulation)?;
     simulation.write_checked(&options.out, &structure, &spectrum)?;
     common.say(&format!(
-        "simulated {} + {} rows on {} with {} features in {}; next: issfa fit {}/observations.npy --grid {}{} --out run",
+        "simulated {} + {} rows on {} with {} features in {}; next: issfa fit {} --grid {}{} --out run",
         simulation.rows,
         simulation.heldout_rows,
         simulation.grid,
         simulation.features,
         options.out.display(),
-        options.out.display(),
+        quoted(&options.out.join("observations.npy").display().to_string()),
         simulation.grid,
-        simulation.structure.iter().map(|text| format!(" --structure \"{text}\"")).collect::<String>(),
+        model_options(&simulation),
     ));
     Ok(())
+}
+
+/// The options of `fit` that name the same model.
+fn model_options(simulation: &Simulation) -> String {
+    let structure = simulation.structure.iter().map(|text| format!(" --structure {}", quoted(text)));
+    let curve = (simulation.curve != "q").then(|| format!(" --curve {}", quoted(&simulation.curve)));
+    structure.chain(curve).collect()
+}
+
+/// As a shell reads it back.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-".contains(c);
+    if text.chars().all(is_plain) { text.to_string() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }

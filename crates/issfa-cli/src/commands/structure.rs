@@ -1,11 +1,12 @@
 //! `issfa structure`: what an expression of structures means.
 
+use super::summary::figure;
 use crate::Outcome;
 use crate::options::{Common, numbers};
 use clap::{Args, Subcommand};
 use issfa::data::memory;
 use issfa::report;
-use issfa::run_folder::{check_output, prepare_output};
+use issfa::run_folder::{Output, check_output, prepare_output};
 use issfa::structure::{Curve, Shelf, Spectrum, Structure, expression};
 use std::path::PathBuf;
 
@@ -55,9 +56,9 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let theta = given.unwrap_or_else(|| vec![1.0; spectrum.n_parameters()]);
     spectrum.check_theta(&theta)?;
     let earlier = options.out.join("eigenvectors.svg").is_file();
-    check_output(&options.out, common.overwrite || earlier)?;
+    check_output(&options.out, Output::StructureShown, common.overwrite || earlier)?;
+    prepare_output(&options.out, Output::StructureShown)?;
     describe(&structure, &spectrum, &theta);
-    prepare_output(&options.out, &["eigenvectors.svg"])?;
     report::write_eigenvectors(&options.out, &structure, &spectrum, &theta)?;
     structure.save_graphs(&options.out)?;
     common.say(&format!("eigenvectors: {}", options.out.join("eigenvectors.png").display()));
@@ -69,7 +70,7 @@ fn describe(structure: &Structure, spectrum: &Spectrum, theta: &[f64]) {
     let range = |values: &[f64]| {
         let (low, high) = values.iter().fold((f64::INFINITY, 0.0f64), |(low, high), &x| (low.min(x), high.max(x)));
         let n_zero = values.iter().filter(|&&x| x == 0.0).count();
-        format!("{low:.4} to {high:.4} ({n_zero} of {} are 0)", values.len())
+        format!("{} to {} ({n_zero} of {} are 0)", figure(low), figure(high), values.len())
     };
     out!("structure    {}", structure.expression());
     out!("sites        {} ({})", structure.n_sites(), expression::show_grid(structure.grid()));
@@ -85,6 +86,7 @@ fn describe(structure: &Structure, spectrum: &Spectrum, theta: &[f64]) {
     }
     out!("eigenvalues  {}", range(&structure.eigenvalues()));
     let names = spectrum.parameter_names();
-    let theta: Vec<String> = names.iter().zip(theta).map(|(name, value)| format!("{name} {value}")).collect();
+    let theta: Vec<String> =
+        names.iter().zip(theta).map(|(name, value)| format!("{name} {}", figure(*value))).collect();
     out!("parameters   {}", theta.join(", "));
 }

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use issfa::data::Observations;
 use issfa::data::write::NpyWriter;
 use issfa::linalg::Real;
-use issfa::run_folder::{Run, check_output, prepare_output};
+use issfa::run_folder::{Output, Run, check_output, prepare_output};
 use issfa::transform::{CenterNew, Fitted};
 use std::path::PathBuf;
 
@@ -46,8 +46,8 @@ fn transform<R: Real>(run: &Run, options: &Options, common: &Common) -> Outcome 
     let fitted = Fitted::open(run)?;
     let observations = Observations::open(&options.new)?;
     fitted.check_sites(&observations)?;
-    check_output(&options.out, common.overwrite)?;
-    prepare_output(&options.out, &["weights.npy"])?;
+    check_output(&options.out, Output::Transform, common.overwrite)?;
+    prepare_output(&options.out, Output::Transform)?;
     let (n_rows, k) = (observations.n_rows(), fitted.ids.len());
     let shape: Vec<usize> = std::iter::once(n_rows).chain(fitted.structure.grid().iter().copied()).collect();
     let mut weights = NpyWriter::create(&options.out.join("weights.npy"), &[n_rows, k])?;

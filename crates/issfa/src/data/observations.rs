@@ -2,6 +2,7 @@
 
 use super::read::{self, RowSource};
 use crate::error::{Error, Result};
+use crate::structure::expression::show_grid;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -27,16 +28,12 @@ impl Observations {
         }
         let sources = paths.iter().map(|path| read::open(path)).collect::<Result<Vec<_>>>()?;
         let first = &sources[0];
+        let with_grid = sources.iter().find(|source| source.grid().is_some()).unwrap_or(first);
         for source in &sources[1..] {
-            let same_grid = source.grid() == first.grid() || source.grid().is_none() || first.grid().is_none();
-            if source.n_sites() != first.n_sites() || !same_grid {
-                return Err(Error::SitesDiffer {
-                    path: source.path().to_path_buf(),
-                    found: source.n_sites(),
-                    expected: first.n_sites(),
-                    because: format!("as in {}, on the same grid", first.path().display()),
-                });
-            }
+            let because = |other: &dyn RowSource| format!("as in {}", other.path().display());
+            check_source(source.as_ref(), &[first.n_sites()], &because(first.as_ref()))?;
+            let grid = with_grid.grid().map_or_else(|| vec![first.n_sites()], <[usize]>::to_vec);
+            check_source(source.as_ref(), &grid, &because(with_grid.as_ref()))?;
         }
         let mut starts = vec![0];
         for source in &sources {
@@ -48,6 +45,11 @@ impl Observations {
 
     pub fn n_rows(&self) -> usize {
         self.starts[self.sources.len()]
+    }
+
+    /// Refuses rows that have another number of sites than `grid`, or bring a grid that is the same turned round.
+    pub fn check_grid(&self, grid: &[usize], because: &str) -> Result<()> {
+        self.sources.iter().try_for_each(|source| check_source(source.as_ref(), grid, because))
     }
 
     pub fn n_sites(&self) -> usize {
@@ -99,6 +101,20 @@ impl Observations {
             }
         }
         Ok(())
+    }
+}
+
+fn check_source(source: &dyn RowSource, grid: &[usize], because: &str) -> Result<()> {
+    let (path, expected) = (source.path().to_path_buf(), grid.iter().product());
+    if source.n_sites() != expected {
+        return Err(Error::SitesDiffer { path, found: source.n_sites(), expected, because: because.into() });
+    }
+    match source.grid() {
+        // Another number of axes is another way to write the same sites; as many axes of other lengths are not.
+        Some(own) if own.len() == grid.len() && own != grid => {
+            Err(Error::GridsDiffer { path, found: show_grid(own), expected: show_grid(grid), because: because.into() })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -50,7 +50,7 @@ impl Curve {
                 text: text.to_string(),
                 position: position + indent,
                 problem: format!(
-                    "'{}' is not a term of a curve; write q, q^2, q', q'^2 (powers are positive), their sums, or axes",
+                    "'{}' is not a term of a curve; write q, q^2, q', q'^2 (powers are above 0 and below 100), their sums, or axes",
                     part.trim()
                 ),
             })?);
@@ -179,10 +179,14 @@ impl Spectrum {
 
     /// Refuses parameters that are not as many positive numbers as the curve has.
     pub fn check_theta(&self, theta: &[f64]) -> Result<()> {
-        if theta.len() == self.n_parameters() && theta.iter().all(|t| *t > 0.0 && t.is_finite()) {
-            return Ok(());
-        }
         let shown = theta.iter().map(f64::to_string).collect::<Vec<_>>().join(",");
+        if theta.len() == self.n_parameters() && theta.iter().all(|t| *t > 0.0 && t.is_finite()) {
+            let odd = self.precisions(theta).into_iter().find(|h| !h.is_normal() || !h.recip().is_finite());
+            return match odd {
+                Some(h) => Err(Error::setting("--theta", shown, format!("gives a mode the precision {h:e}"))),
+                None => Ok(()),
+            };
+        }
         let plural = if self.n_parameters() == 1 { "" } else { "s" };
         let names = self.parameter_names().join(", ");
         Err(Error::setting("--theta", shown, format!("give {} positive number{plural}: {names}", self.n_parameters())))

@@ -167,6 +167,7 @@ impl Writing<'_> {
     fn whole_number(&self, argument: &Argument, what: &str) -> Result<usize> {
         match argument.text.parse::<usize>() {
             Ok(n) if (1..=LONGEST_AXIS).contains(&n) => Ok(n),
+            Ok(n) if n > 0 => Err(self.wrong(Some(argument), &format!("{what} is at most {LONGEST_AXIS}"))),
             _ => {
                 Err(self.wrong(Some(argument), &format!("{what} is a positive whole number, not '{}'", argument.text)))
             }
@@ -189,7 +190,8 @@ impl Writing<'_> {
                 Err(self.wrong(None, &format!("this axis has {n} sites, but the grid has {m} there")))
             }
             (None, None) => {
-                let problem = format!("no grid is given, so write the size: {}(n)", self.axis.word);
+                let after = if self.axis.word == "wavelet" { "n,haar" } else { "n" };
+                let problem = format!("no grid is given, so write the size: {}({after})", self.axis.word);
                 Err(self.wrong(None, &problem))
             }
             (Some(n), _) | (None, Some(n)) => Ok(n),
@@ -209,11 +211,17 @@ impl Writing<'_> {
     fn wavelet(&self, arguments: &[Argument]) -> Result<Wavelet> {
         let (mut n, mut filter, mut levels) = (None, None, None);
         for argument in arguments {
+            let again = || self.wrong(Some(argument), "this was given before; levels are joined by semicolons");
             match argument.text.as_str() {
+                "haar" | "d4" if filter.is_some() => return Err(again()),
                 "haar" => filter = Some(Filter::Haar),
                 "d4" => filter = Some(Filter::D4),
+                text if text.starts_with("levels=") && levels.is_some() => return Err(again()),
                 text if text.starts_with("levels=") => levels = Some(argument),
                 text if text.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
+                    if n.is_some() {
+                        return Err(again());
+                    }
                     n = Some(self.whole_number(argument, "the size of a wavelet axis")?);
                 }
                 text => {
@@ -233,6 +241,9 @@ impl Writing<'_> {
     /// The eigenvalues of the levels, coarsest first: from a file, or written out with semicolons.
     fn levels(&self, argument: &Argument, n: usize) -> Result<Vec<f64>> {
         let text = &argument.text["levels=".len()..];
+        if text.is_empty() {
+            return Err(self.wrong(Some(argument), "name a file, or write the levels: levels=1;4;16"));
+        }
         let levels = match inline_levels(text) {
             Some(levels) => levels,
             None => {
@@ -384,6 +395,11 @@ mod tests {
         assert!(failure("groups(3,4)", Some(&[8])).1.contains("7 sites"));
         assert!(failure("wavelet(8)", None).1.contains("wavelet(n,haar)"));
         assert_eq!(failure("wavelet(8,d5)", None).0, 10);
+        assert_eq!(failure("wavelet(8,haar,levels=1,2,5)", None).0, 24);
+        assert_eq!(failure("wavelet(8,haar,d4)", None).0, 15);
+        assert!(failure("wavelet(haar)", None).1.contains("wavelet(n,haar)"));
+        assert!(failure("wavelet(8,haar,levels=)", None).1.contains("levels=1;4;16"));
+        assert!(failure("path(9999999999)", None).1.contains("at most"));
         assert!(failure("wavelet(8,d4,levels=1;2)", None).1.contains("3 levels"));
         assert!(failure("wavelet(4,d4,levels=1;-2)", None).1.contains("-2"));
         assert!(failure("graph", None).1.contains("graph(FILE)"));

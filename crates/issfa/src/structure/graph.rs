@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// Differences and negative eigenvalues up to this share of the largest are taken for rounding.
 const ROUNDING: f64 = 1e-10;
 
+/// The largest number whose squares can still be added up.
+const LARGEST: f64 = 1e140;
+
 /// The format of stored decompositions.
 const FORMAT: u32 = 1;
 
@@ -98,12 +101,12 @@ impl Graph {
         if let Some(known) = known
             && known.checksum != checksum
         {
-            return Err(Error::OtherOrigin {
-                path,
-                what: "contents",
-                found: format!("checksum {checksum}"),
-                expected: format!("checksum {}", known.checksum),
-            });
+            let problem = format!(
+                "has changed since the run was made (checksum {checksum} now, {} then), and the run's own copy of its \
+                 eigenvectors is missing; put the old file back, or fit again",
+                known.checksum
+            );
+            return Err(Error::malformed(&path, problem));
         }
         let matrix = Matrix::read(&path, n_from_grid.or(known.map(|file| file.n_sites)))?;
         let file = GraphFile { path, checksum, n_sites: matrix.n };
@@ -248,6 +251,13 @@ impl Matrix {
         let as_table = source.grid().is_none();
         let is_square = as_table && n_rows == n_columns && !source.has_header();
         if !is_square && !(as_table && (n_columns == 2 || n_columns == 3)) {
+            if source.has_header() {
+                let problem = format!(
+                    "has a header, so it is a list of edges i,j[,weight], but it has {n_columns} columns; leave the \
+                     header out of a matrix"
+                );
+                return Err(Error::malformed(path, problem));
+            }
             let problem = format!(
                 "is {n_rows} x {n_columns}; a graph is a square symmetric matrix, or a list of edges with 2 or 3 columns \
                  i,j[,weight]"
@@ -260,13 +270,19 @@ impl Matrix {
         let mut values = vec![0.0; n_rows * n_columns];
         source.read_rows(0, &mut values)?;
         if let Some(at) = values.iter().position(|x| !x.is_finite()) {
-            let (row, site, value) = (at / n_columns, at % n_columns, values[at]);
-            return Err(Error::NonFinite { path: path.to_path_buf(), row, site, value });
+            let (row, column, value) = (at / n_columns, at % n_columns, values[at]);
+            let problem =
+                format!("row {row}, column {column} is {value} (counting from 0); a graph has finite numbers");
+            return Err(Error::malformed(path, problem));
         }
-        if is_square {
-            Matrix::symmetric(path, n_rows, values)
+        let matrix = if is_square {
+            Matrix::symmetric(path, n_rows, values)?
         } else {
-            laplacian(path, &values, n_columns, n_from_grid)
+            laplacian(path, &values, n_columns, n_from_grid)?
+        };
+        match matrix.values.iter().find(|x| x.abs() > LARGEST) {
+            Some(x) => Err(Error::malformed(path, format!("holds or adds up to {x:e}; weights may reach {LARGEST:e}"))),
+            None => Ok(matrix),
         }
     }
 
@@ -275,9 +291,10 @@ impl Matrix {
         let differ = |&(i, j): &(usize, usize)| (values[i * n + j] - values[j * n + i]).abs() > ROUNDING * largest;
         if let Some((i, j)) = (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).find(differ) {
             let problem = format!(
-                "is not symmetric: row {i}, column {j} is {}, but row {j}, column {i} is {} (counting from 0)",
+                "is not symmetric: row {i}, column {j} is {}, but row {j}, column {i} is {} (counting from 0){}",
                 values[i * n + j],
-                values[j * n + i]
+                values[j * n + i],
+                if n <= 3 { "; a list of edges of this size needs the header i,j,weight" } else { "" }
             );
             return Err(Error::malformed(path, problem));
         }
@@ -324,6 +341,10 @@ fn laplacian(path: &Path, table: &[f64], n_columns: usize, n_from_grid: Option<u
             _ => edges.insert((i.min(j), i.max(j)), (weight, at + 1, direction)),
         };
         n_named = n_named.max(i.max(j) + 1);
+    }
+    if n_from_grid.is_none() && !edges.keys().any(|ends| ends.0 == 0) {
+        let problem = "no edge names site 0: sites are counted from 0; if site 0 stands alone, give --grid";
+        return Err(Error::malformed(path, problem));
     }
     let n = n_from_grid.unwrap_or(n_named);
     memory::check(&format!("the graph {}", path.display()), (n as u64).pow(2).saturating_mul(4 * 8))?;
@@ -408,6 +429,9 @@ mod tests {
         assert!(problem("0,1.5\n0,1\n0,2\n", None).contains("1.5"));
         assert!(problem("0,1\n1,4\n0,2\n", Some(4)).contains("site 4"));
         assert!(problem("0,1,nan\n1,2,1\n", None).contains("NaN"));
+        assert!(problem("1,2\n2,3\n3,4\n", None).contains("counted from 0"));
+        assert!(problem("i,j,w,x\n1,2,1,1\n", None).contains("header"));
+        assert!(problem("0,1,1e308\n1,2,1e308\n2,3,1\n0,3,1\n", None).contains("1e140"));
     }
 
     #[test]
@@ -424,7 +448,7 @@ mod tests {
         fs::write(&path, "0,1\n1,2\n2,3\n3,0\n").unwrap();
         assert_eq!(Graph::open(&path, None, &shelf).unwrap().eigenvalues(), graph.eigenvalues());
         fs::remove_dir_all(&run).unwrap();
-        assert!(matches!(Graph::open(&path, None, &shelf), Err(Error::OtherOrigin { .. })));
+        assert!(Graph::open(&path, None, &shelf).unwrap_err().to_string().contains("has changed"));
         let beside = Shelf::beside(&run, &|_| {});
         assert!(beside.folders.is_empty());
     }

@@ -55,6 +55,15 @@ impl Structure {
         self.graphs().try_for_each(|graph| graph.save(&Shelf::inside(folder)))
     }
 
+    /// What the structure is, whatever its files are called.
+    pub fn identity(&self) -> String {
+        let axis = |axis: &Box<dyn Basis>| match axis.graph() {
+            Some(graph) => format!("graph:{}:{}", graph.file().checksum, graph.file().n_sites),
+            None => axis.word(),
+        };
+        self.axes.iter().map(axis).collect::<Vec<_>>().join(" x ")
+    }
+
     /// The eigenvalue of `axis` at every mode of the grid.
     pub fn axis_eigenvalues(&self, axis: usize) -> Vec<f64> {
         let inner: usize = self.grid[axis + 1..].iter().product();

@@ -112,7 +112,7 @@ impl PersistentFeatures {
         let axes: String = (1..=self.grid.len()).map(|axis| format!("\tsmoothness_{axis}")).collect();
         let mut text = format!("id\tpresence\tactivations\tvariance_explained\tkurtosis\tstability{axes}\n");
         for row in &self.table {
-            let smoothness: String = row.smoothness.iter().map(|s| format!("\t{s:.4}")).collect();
+            let smoothness: String = row.smoothness.iter().map(|s| format!("\t{s:.4}").to_lowercase()).collect();
             text += &format!(
                 "{}\t{:.4}\t{:.2}\t{:.6e}\t{:.4}\t{}{smoothness}\n",
                 row.id,
