@@ -426,10 +426,9 @@ impl<R: Real> WithSimd for ProjectRows<'_, R> {
             let products = &mut self.products[..rows.len() / width * self.factors.n_cols()];
             self.packed.inner_products(rows, products);
             self.sums.add_rows(group * ROWS, products, self.factors);
-            for (row, values) in rows.chunks_exact(width).enumerate() {
-                let entries = self.entries.of(group * ROWS + row);
-                add_squared_residual(values, features, width, entries, &mut squares);
-            }
+            let later = self.rows.get((group + 1) * ROWS * width..).unwrap_or_default();
+            let entries = |row: usize| self.entries.of(group * ROWS + row);
+            add_squared_residuals(rows, later, features, width, entries, &mut squares);
         }
         squares.iter().sum()
     }
@@ -448,40 +447,45 @@ fn prefetch<R>(values: &[R]) {
     let _ = values;
 }
 
-/// Adds `(y - w S)^2` of one row at one tile to `lanes`. Pieces of known size stay in registers while features are
-/// taken off.
+/// Adds `(y - w S)^2` of some rows at one tile to `lanes`. A piece of all features stays in the first cache while the rows
+/// go by, and a piece of a row in registers while features are taken off. Meanwhile the `later` rows are fetched.
 #[inline(always)]
-fn add_squared_residual<R: Real>(
-    values: &[R],
+fn add_squared_residuals<'a, R: Real>(
+    rows: &[R],
+    later: &[R],
     features: &[R],
     width: usize,
-    entries: &[(u32, R)],
+    entries: impl Fn(usize) -> &'a [(u32, R)],
     lanes: &mut [f64; LANES],
 ) {
-    let (pieces, tail) = values.as_chunks::<PIECE>();
-    let mut squares = [R::zero(); LANES];
-    for (at, piece) in pieces.iter().enumerate() {
-        let mut residual = *piece;
-        for &(feature, minus) in entries {
-            let first = feature as usize * width + at * PIECE;
-            let feature: &[R; PIECE] = features[first..first + PIECE].try_into().expect("a piece of a feature");
-            for v in 0..PIECE {
-                residual[v] = feature[v].mul_add(minus, residual[v]);
+    let n_rows = rows.len() / width;
+    for first in (0..width / PIECE * PIECE).step_by(PIECE) {
+        let piece = |from: &[R], at: usize| -> [R; PIECE] {
+            from[at * width + first..at * width + first + PIECE].try_into().expect("a piece of a tile")
+        };
+        let mut squares = [R::zero(); LANES];
+        for row in 0..n_rows {
+            prefetch(later.get(row * width + first..row * width + first + PIECE).unwrap_or_default());
+            let mut residual = piece(rows, row);
+            for &(feature, minus) in entries(row) {
+                let feature = piece(features, feature as usize);
+                for v in 0..PIECE {
+                    residual[v] = feature[v].mul_add(minus, residual[v]);
+                }
+            }
+            for start in (0..PIECE).step_by(LANES) {
+                for lane in 0..LANES {
+                    squares[lane] = residual[start + lane].mul_add(residual[start + lane], squares[lane]);
+                }
             }
         }
-        for first in (0..PIECE).step_by(LANES) {
-            for lane in 0..LANES {
-                squares[lane] = residual[first + lane].mul_add(residual[first + lane], squares[lane]);
-            }
+        lanes.iter_mut().zip(squares).for_each(|(lane, square)| *lane += square.to_f64());
+    }
+    for row in 0..n_rows {
+        for mode in width / PIECE * PIECE..width {
+            let take_off =
+                |r: R, &(feature, minus): &(u32, R)| features[feature as usize * width + mode].mul_add(minus, r);
+            lanes[mode % LANES] += entries(row).iter().fold(rows[row * width + mode], take_off).to_f64().powi(2);
         }
-    }
-    for lane in 0..LANES {
-        lanes[lane] += squares[lane].to_f64();
-    }
-    let first = width - tail.len();
-    for (offset, &y) in tail.iter().enumerate() {
-        let take_off =
-            |r: R, &(feature, minus): &(u32, R)| features[feature as usize * width + first + offset].mul_add(minus, r);
-        lanes[offset % LANES] += entries.iter().fold(y, take_off).to_f64().powi(2);
     }
 }

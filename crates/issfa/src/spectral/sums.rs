@@ -24,6 +24,11 @@ pub fn bounding_exponent(norm: f64) -> i32 {
     if norm > 0.0 { (norm.log2().ceil() as i32).clamp(-400, 400) } else { -400 }
 }
 
+/// `2^exponent`, for exponents of normal numbers.
+fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((1023 + exponent) as u64) << 52)
+}
+
 /// Whether a sum made with exponent `assumed` is sound for a vector whose norm turned out as `norm`.
 pub fn exponent_holds(assumed: i32, norm: f64) -> bool {
     let actual = bounding_exponent(norm);
@@ -54,8 +59,8 @@ pub struct Factors {
 impl Units<'_> {
     /// The factors of these units.
     pub fn factors(&self) -> Factors {
-        let rows = self.rows.iter().map(|&e| f64::from(BITS - e).exp2()).collect();
-        Factors { rows, cols: self.cols.iter().map(|&e| f64::from(-e).exp2()).collect() }
+        let rows = self.rows.iter().map(|&e| power_of_two(BITS - e)).collect();
+        Factors { rows, cols: self.cols.iter().map(|&e| power_of_two(-e)).collect() }
     }
 }
 
@@ -147,6 +152,7 @@ mod tests {
     fn exponents_bound_and_hold() {
         for norm in [1e-30, 0.3, 1.0, 1.1, 7e8] {
             let e = bounding_exponent(norm);
+            assert_eq!(power_of_two(e), f64::from(e).exp2());
             assert!(f64::from(e).exp2() >= norm && f64::from(e - 1).exp2() < norm);
             assert!(exponent_holds(e, norm) && exponent_holds(e, norm * 31.0) && exponent_holds(e, norm / 15.0));
             assert!(!exponent_holds(e, norm * 65.0) && !exponent_holds(e, norm / 33.0));
