@@ -41,6 +41,8 @@ pub struct Settings {
     pub center: Centering,
     pub scale: bool,
     pub precision: Precision,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spill: Option<PathBuf>,
     #[serde(alias = "keep_draws")]
     pub keep_draws: usize,
     pub reconstruct: bool,
@@ -152,6 +154,7 @@ impl Default for Settings {
             center: Centering::None,
             scale: false,
             precision: Precision::F32,
+            spill: None,
             keep_draws: 20,
             reconstruct: false,
             heldout: None,
@@ -233,6 +236,7 @@ impl Settings {
         deciding.chains = 0;
         deciding.input = Vec::new();
         deciding.heldout = None;
+        deciding.spill = None;
         if let Some(record) = &mut deciding.record {
             record.version = String::new();
             record.inputs.iter_mut().for_each(|input| input.path = PathBuf::new());

@@ -69,7 +69,7 @@ pub enum Error {
     OtherOrigin { path: PathBuf, what: &'static str, found: String, expected: String },
 
     /// The data do not fit into memory.
-    #[error("{what} needs about {} of memory, but {} are available; use fewer rows or sites, --precision f32, or a larger machine", bytes(*needed), bytes(*available))]
+    #[error("{what} needs about {} of memory, but {} are available; use fewer rows or sites, --precision f32, --spill DIR (fit keeps the data on disk), or a larger machine", bytes(*needed), bytes(*available))]
     TooLittleMemory { what: String, needed: u64, available: u64 },
 
     /// A file could not be written.

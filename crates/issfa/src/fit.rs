@@ -53,23 +53,31 @@ pub struct Prepared<R> {
 }
 
 /// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments.
-pub fn memory_needed(n_rows: usize, n_sites: usize, bytes: usize, reconstruct: bool) -> u64 {
+pub fn memory_needed(n_rows: usize, n_sites: usize, bytes: usize, settings: &Settings) -> u64 {
     let cells = n_rows as u64 * n_sites as u64;
     let features = 64 * n_sites as u64 * (2 * bytes as u64 + 16);
-    cells * (bytes as u64 + if reconstruct { 4 } else { 0 }) + features + (64 << 20)
+    let data = if settings.spill.is_some() { SPILL_CHUNK_BYTES as u64 } else { cells * bytes as u64 };
+    data + if settings.reconstruct { 4 * cells } else { 0 } + features + (64 << 20)
 }
+
+/// Rows read at a time when data go to a file.
+const SPILL_CHUNK_BYTES: usize = 256 << 20;
 
 impl<R: Real> Prepared<R> {
     /// Opens, checks and loads the inputs.
     pub fn load(checked: Checked, shelf: &Shelf) -> Result<Prepared<R>> {
         let settings = &checked.settings;
-        let observations = Observations::open(&settings.input)?;
+        let mut observations = Observations::open(&settings.input)?;
+        if settings.spill.is_some() {
+            // Longer stretches in the file: the disk is written in an order that it likes.
+            observations.set_chunk_bytes(SPILL_CHUNK_BYTES);
+        }
         let (n_rows, n_sites) = (observations.n_rows(), observations.n_sites());
         let structure = checked.structure(observations.path(), observations.grid(), n_sites, shelf)?;
-        let needed = memory_needed(n_rows, n_sites, R::BYTES, settings.reconstruct);
+        let needed = memory_needed(n_rows, n_sites, R::BYTES, settings);
         memory::check(&format!("a fit of {n_rows} x {n_sites} in {}", R::NAME), needed)?;
         let (preprocessing, findings) = Preprocessing::fit(&observations, settings.center, settings.scale)?;
-        let data = training_rows(&observations, &structure, &preprocessing)?;
+        let data = training_rows(&observations, &structure, &preprocessing, settings.spill.as_deref())?;
         let spectrum = Spectrum::new(&structure, &checked.curve);
         let priors = checked.priors(&spectrum, preprocessing.factor, n_rows as f64 * n_sites as f64)?;
         let mut model = Model::new(data, spectrum, priors);
@@ -171,7 +179,7 @@ fn load_heldout<R: Real>(path: &Path, structure: &Structure, preprocessing: &Pre
     observations.check_grid(structure.grid(), "as in the training rows")?;
     // Held-out rows are new rows: they are centred by the means of all training rows.
     let as_new = Preprocessing { run_means: vec![preprocessing.overall_means.clone()], ..preprocessing.clone() };
-    training_rows(&observations, structure, &as_new)
+    training_rows(&observations, structure, &as_new, None)
 }
 
 /// Runs all chains of a new fit into `folder`, which is made empty first.

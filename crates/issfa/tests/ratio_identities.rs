@@ -455,6 +455,7 @@ fn with_target(model: &Model<f64>, state: &State<f64>, check: impl FnOnce(&theta
         n_features: state.n_features() as f64,
         energies: &energies,
         comm: &Solo,
+        stride: 1,
     });
 }
 

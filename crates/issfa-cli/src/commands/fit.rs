@@ -79,6 +79,9 @@ pub struct Options {
     /// How data are stored while sampling
     #[arg(long, value_enum)]
     pub precision: Option<PrecisionName>,
+    /// Keep the data in a file in this folder instead of memory, for data that memory does not hold
+    #[arg(long, value_name = "DIR")]
+    pub spill: Option<PathBuf>,
     /// How many evenly spaced draws to keep on disk
     #[arg(long, value_name = "N")]
     pub keep_draws: Option<usize>,
@@ -137,6 +140,7 @@ impl Options {
         settings.max_features = self.max_features.or(settings.max_features);
         settings.target_r2 = self.target_r2.or(settings.target_r2);
         settings.heldout = self.heldout.or(settings.heldout);
+        settings.spill = self.spill.or(settings.spill);
         settings.time_budget = self.time_budget.or(settings.time_budget);
         set(&mut settings.curve, self.curve);
         set(&mut settings.sweeps, self.sweeps);
@@ -179,7 +183,7 @@ impl Options {
             }),
         );
         // Absolute paths, so that the run can be resumed from anywhere.
-        for path in settings.input.iter_mut().chain(&mut settings.heldout) {
+        for path in settings.input.iter_mut().chain(&mut settings.heldout).chain(&mut settings.spill) {
             *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
         }
         Ok(settings)
@@ -237,7 +241,7 @@ pub fn announce<R: Real>(prepared: &Prepared<R>, out: &Path, common: &Common) {
         expression::show_grid(prepared.structure.grid()),
         record.structure,
         R::NAME,
-        bytes(memory_needed(record.n_rows, record.n_sites, R::BYTES, settings.reconstruct)),
+        bytes(memory_needed(record.n_rows, record.n_sites, R::BYTES, settings)),
         settings.sweeps,
         settings.burn_in,
         ordinal(settings.thin),

@@ -7,14 +7,20 @@ use crate::linalg::Real;
 use crate::spectral::{SpectralData, TILE};
 use crate::structure::{Direction, Structure};
 use crate::workers::share;
+use std::path::Path;
 
-/// Loads the training rows, each centred by the means of its run.
+/// Loads the training rows, each centred by the means of its run, into memory or into a file in `spill`.
 pub fn training_rows<R: Real>(
     observations: &Observations,
     structure: &Structure,
     preprocessing: &Preprocessing,
+    spill: Option<&Path>,
 ) -> Result<SpectralData<R>> {
-    let mut data = SpectralData::zeros(observations.n_rows(), observations.n_sites());
+    let (n_rows, n_sites) = (observations.n_rows(), observations.n_sites());
+    let mut data = match spill {
+        None => SpectralData::zeros(n_rows, n_sites),
+        Some(folder) => SpectralData::spilled(n_rows, n_sites, folder)?,
+    };
     observations.for_each_chunk(&mut |run, first_row, values| {
         to_spectra(values, structure, |row| {
             preprocessing.apply(row, MeansOf::Run(run));

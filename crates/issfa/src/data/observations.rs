@@ -18,6 +18,7 @@ pub struct Observations {
     /// First row of each source, and the total at the end.
     starts: Vec<usize>,
     n_sites: usize,
+    chunk_bytes: usize,
 }
 
 impl Observations {
@@ -40,7 +41,7 @@ impl Observations {
             starts.push(starts[starts.len() - 1] + source.n_rows());
         }
         let n_sites = first.n_sites();
-        Ok(Observations { sources, starts, n_sites })
+        Ok(Observations { sources, starts, n_sites, chunk_bytes: CHUNK_BYTES })
     }
 
     pub fn n_rows(&self) -> usize {
@@ -66,6 +67,11 @@ impl Observations {
         self.sources[0].path()
     }
 
+    /// Rows are then read this many bytes (as f64) at a time.
+    pub fn set_chunk_bytes(&mut self, chunk_bytes: usize) {
+        self.chunk_bytes = chunk_bytes;
+    }
+
     /// How many runs there are, and the rows of one.
     pub fn n_runs(&self) -> usize {
         self.sources.len()
@@ -87,7 +93,7 @@ impl Observations {
     }
 
     fn visit_chunks(&self, cells: Cells, visit: &mut Visit) -> Result<()> {
-        let rows_at_once = (CHUNK_BYTES / (8 * self.n_sites)).max(1);
+        let rows_at_once = (self.chunk_bytes / (8 * self.n_sites)).max(1);
         let mut values = Vec::new();
         for (run, source) in self.sources.iter().enumerate() {
             let mut first = 0;

@@ -129,7 +129,7 @@ fn visible_products(prepared: &[f64], features: &[f64], gram: &[f64], k: usize) 
 fn add_pca_errors<R: Real>(run: &Run, fitted: &Fitted, rows: &mut [Row]) -> Result<()> {
     run.check_inputs()?;
     let training = Observations::open(&run.checked.settings.input)?;
-    let data = training_rows::<R>(&training, &fitted.structure, &fitted.preprocessing)?;
+    let data = training_rows::<R>(&training, &fitted.structure, &fitted.preprocessing, None)?;
     let components = pca::components(&data, MOST_COMPONENTS).spectra;
     let (d, n_sites) = (components.n_features(), fitted.structure.n_sites());
     let mut images = vec![0.0; d * n_sites];

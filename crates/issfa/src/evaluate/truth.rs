@@ -109,7 +109,7 @@ fn raw_spectra<R: Real>(path: &Path, structure: &Structure) -> Result<SpectralDa
         site_scales: Vec::new(),
         factor: 1.0,
     };
-    training_rows(&observations, structure, &plain)
+    training_rows(&observations, structure, &plain, None)
 }
 
 fn heldout_error<R: Real>(fitted: &Fitted, folder: &Path) -> Result<f64> {

@@ -10,7 +10,7 @@ use crate::linalg::{Eigen, Real, symmetric_eigen};
 use crate::model::simulate::{gamma, normal};
 use crate::model::{Model, NormalPrior, State, ThetaStep};
 use crate::rng::Purpose;
-use crate::spectral::{Tiles, mode_energies, sum_over_tiles};
+use crate::spectral::{TILE, Tiles, mode_energies, sum_over_tiles};
 use crate::structure::Spectrum;
 use crate::structure::curve::{CHUNK, CurveBatch};
 use pulp::{Simd, WithSimd};
@@ -21,6 +21,8 @@ const DEGREES_OF_FREEDOM: f64 = 5.0;
 /// Beyond this the curve has left the range of numbers; the search is kept inside.
 const LIMIT: f64 = 50.0;
 const NEWTON_STEPS: usize = 60;
+/// The search first looks at every so many-th tile, if there are at least this many of those.
+const SAMPLE_STRIDE: usize = 8;
 /// Standard deviations of the random walk, one picked at random each sweep.
 const WALK_SDS: [f64; 4] = [0.3, 0.1, 0.03, 0.01];
 
@@ -32,6 +34,8 @@ pub struct Target<'a> {
     /// `sum_k S_kv^2` for every mode.
     pub energies: &'a [f64],
     pub comm: &'a dyn Comm,
+    /// Only every so many-th tile of modes is looked at, and counted as often: 1 for the target itself.
+    pub stride: usize,
 }
 
 /// The target and its derivatives at a point.
@@ -63,8 +67,11 @@ impl Target<'_> {
         let n = theta.len();
         let tiles = Tiles { n_modes: self.energies.len() };
         let arch = pulp::Arch::new();
-        let sums = sum_over_tiles(tiles, 1 + n + n * n, self.comm, |_, modes, slots| {
-            arch.dispatch(ExpandAt { target: self, theta: &theta, modes, slots });
+        let sums = sum_over_tiles(tiles, 1 + n + n * n, self.comm, |tile, modes, slots| {
+            if tile % self.stride == 0 {
+                arch.dispatch(ExpandAt { target: self, theta: &theta, modes, slots });
+                slots.iter_mut().for_each(|slot| *slot *= self.stride as f64);
+            }
         });
         let mut gradient = sums[1..=n].to_vec();
         let mut hessian = sums[1 + n..].to_vec();
@@ -168,9 +175,20 @@ pub struct Approximation {
 }
 
 impl Approximation {
-    /// Newton's method from the prior mean, with a floored curvature and step halving.
+    /// Newton's method from the prior mean, first on a sample of the modes where there are many. The mode is a function of
+    /// the features alone, as it must be, whichever way it is found.
     pub fn find(target: &Target) -> Approximation {
-        let mut mode: Vec<f64> = target.priors.iter().map(|p| p.mean).collect();
+        let start: Vec<f64> = target.priors.iter().map(|p| p.mean).collect();
+        if target.energies.len() < SAMPLE_STRIDE * SAMPLE_STRIDE * TILE {
+            return Approximation::climb(target, start);
+        }
+        let sample = Target { stride: SAMPLE_STRIDE, ..*target };
+        Approximation::climb(target, Approximation::climb(&sample, start).mode)
+    }
+
+    /// Newton's method with a floored curvature and step halving.
+    fn climb(target: &Target, start: Vec<f64>) -> Approximation {
+        let mut mode = start;
         let mut here = target.expand(&mode);
         for _ in 0..NEWTON_STEPS {
             let curvature = floored_curvature(&here.hessian, target.priors);
@@ -261,6 +279,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, turn: &Turn) -> I
         n_features: state.n_features() as f64,
         energies: &energies,
         comm: model.comm.as_ref(),
+        stride: 1,
     };
     let approximation = Approximation::find(&target);
     if model.theta_step == ThetaStep::Laplace {

@@ -7,6 +7,7 @@
 mod pass;
 mod products;
 mod statistics;
+mod storage;
 mod sums;
 mod tiles;
 

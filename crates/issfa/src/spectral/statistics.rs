@@ -33,11 +33,12 @@ pub fn sum_over_tiles(
 pub fn mode_energies<R: Real>(spectra: &FeatureSpectra<R>) -> Vec<f64> {
     let tiles = spectra.tiles();
     let mut energies = vec![0.0; tiles.n_modes];
-    for (tile, energy) in energies.chunks_mut(TILE).enumerate() {
+    let work = |_: &mut (), (tile, energy): (usize, &mut [f64])| {
         for row in spectra.tile(tile).chunks_exact(tiles.width(tile)) {
             energy.iter_mut().zip(row).for_each(|(e, x)| *e += x.to_f64() * x.to_f64());
         }
-    }
+    };
+    share(energies.chunks_mut(TILE).enumerate(), || (), work);
     energies
 }
 

@@ -1,7 +1,11 @@
 //! Storage by tiles of modes: the data (rows of each tile contiguous) and the features.
 
+use super::storage::Storage;
+use crate::comm::Solo;
+use crate::error::Result;
 use crate::linalg::Real;
 use std::ops::Range;
+use std::path::Path;
 
 /// Modes in a tile (the last one of a grid may be narrower).
 pub const TILE: usize = 256;
@@ -35,17 +39,23 @@ impl Tiles {
 }
 
 /// The observations in the spectral domain, `Y U`: for each tile, rows x modes, row-major.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct SpectralData<R> {
     n_rows: usize,
     tiles: Tiles,
-    values: Vec<R>,
+    values: Storage<R>,
 }
 
 impl<R: Real> SpectralData<R> {
     /// Room for `n_rows` rows, all zero.
     pub fn zeros(n_rows: usize, n_modes: usize) -> Self {
-        SpectralData { n_rows, tiles: Tiles { n_modes }, values: vec![R::zero(); n_rows * n_modes] }
+        SpectralData { n_rows, tiles: Tiles { n_modes }, values: Storage::in_memory(n_rows * n_modes) }
+    }
+
+    /// [`SpectralData::zeros`] in a file in `folder`, for data that memory does not hold.
+    pub fn spilled(n_rows: usize, n_modes: usize, folder: &Path) -> Result<Self> {
+        let values = Storage::in_file(n_rows * n_modes, folder)?;
+        Ok(SpectralData { n_rows, tiles: Tiles { n_modes }, values })
     }
 
     /// Lays out rows given as full spectra.
@@ -96,6 +106,13 @@ impl<R: Real> SpectralData<R> {
     /// The whole spectrum of a row.
     pub fn row(&self, row: usize) -> Vec<f64> {
         (0..self.tiles.len()).flat_map(|tile| self.tile_row(tile, row).iter().map(|x| x.to_f64())).collect()
+    }
+}
+
+impl<R: Real> Clone for SpectralData<R> {
+    /// A copy in memory.
+    fn clone(&self) -> Self {
+        SpectralData { n_rows: self.n_rows, tiles: self.tiles, values: self.values.copied() }
     }
 }
 
@@ -201,13 +218,11 @@ impl<R: Real> FeatureSpectra<R> {
 
     /// The squared norm of each feature, added in tile order.
     pub fn squared_norms(&self) -> Vec<f64> {
-        let mut norms = vec![0.0; self.n_features];
-        for (tile, values) in self.values.iter().enumerate() {
-            for (norm, row) in norms.iter_mut().zip(values.chunks_exact(self.tiles.width(tile))) {
-                *norm += row.iter().map(|x| x.to_f64().powi(2)).sum::<f64>();
+        super::sum_over_tiles(self.tiles, self.n_features, &Solo, |tile, modes, slots| {
+            for (norm, row) in slots.iter_mut().zip(self.values[tile].chunks_exact(modes.len())) {
+                *norm = row.iter().map(|x| x.to_f64().powi(2)).sum::<f64>();
             }
-        }
-        norms
+        })
     }
 }
 

@@ -1,0 +1,122 @@
+//! Where the numbers of the data live: in memory, on large pages where there are many, or in a file mapped into memory.
+
+use crate::error::{Error, Result};
+use crate::linalg::Real;
+use memmap2::MmapMut;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+
+/// From this size on, memory is asked for in large pages: walking through it is then a good deal faster.
+const LARGE: usize = 32 << 20;
+
+/// A fixed number of numbers, all zero at first.
+#[derive(Debug)]
+pub enum Storage<R> {
+    Small(Vec<R>),
+    Mapped(MmapMut, PhantomData<R>),
+}
+
+impl<R: Real> Storage<R> {
+    /// Room in memory.
+    pub fn in_memory(n: usize) -> Storage<R> {
+        let n_bytes = n * R::BYTES;
+        if n_bytes >= LARGE
+            && let Ok(map) = MmapMut::map_anon(n_bytes)
+        {
+            // A hint: without it everything works, more slowly.
+            #[cfg(target_os = "linux")]
+            let _ = map.advise(memmap2::Advice::HugePage);
+            return Storage::Mapped(map, PhantomData);
+        }
+        Storage::Small(vec![R::zero(); n])
+    }
+
+    /// Room in a file in `folder` that has no name and goes with the process, however it ends.
+    pub fn in_file(n: usize, folder: &Path) -> Result<Storage<R>> {
+        if n == 0 {
+            return Ok(Storage::in_memory(0));
+        }
+        std::fs::create_dir_all(folder).map_err(Error::write(folder))?;
+        let path = folder.join(format!("issfa-spill-{}", std::process::id()));
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(Error::write(&path))?;
+        // On Unix an open file outlives its name; elsewhere the name stays until someone removes it.
+        let _ = std::fs::remove_file(&path);
+        reserve(&file, (n * R::BYTES) as u64).map_err(Error::write(&path))?;
+        // SAFETY: the file is ours alone: it was made just now and has no name that others could open it by.
+        let map = unsafe { MmapMut::map_mut(&file) }.map_err(Error::write(&path))?;
+        Ok(Storage::Mapped(map, PhantomData))
+    }
+}
+
+/// Makes sure that the disk holds the whole file: a full disk shows now, as an error, and not later, as a signal.
+fn reserve(mut file: &File, n_bytes: u64) -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    if rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, n_bytes).is_ok() {
+        return Ok(());
+    }
+    let zeros = vec![0; 1 << 20];
+    let mut left = n_bytes;
+    while left > 0 {
+        let n = left.min(zeros.len() as u64);
+        file.write_all(&zeros[..n as usize])?;
+        left -= n;
+    }
+    Ok(())
+}
+
+impl<R: Real> Deref for Storage<R> {
+    type Target = [R];
+
+    fn deref(&self) -> &[R] {
+        match self {
+            Storage::Small(values) => values,
+            // SAFETY: maps start at a page, hold whole numbers, and every pattern of bits is a floating-point number.
+            Storage::Mapped(map, _) => unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / R::BYTES) },
+        }
+    }
+}
+
+impl<R: Real> DerefMut for Storage<R> {
+    fn deref_mut(&mut self) -> &mut [R] {
+        match self {
+            Storage::Small(values) => values,
+            // SAFETY: as above, and the map is borrowed mutably.
+            Storage::Mapped(map, _) => unsafe {
+                std::slice::from_raw_parts_mut(map.as_mut_ptr().cast(), map.len() / R::BYTES)
+            },
+        }
+    }
+}
+
+impl<R: Real> Storage<R> {
+    /// A copy in memory.
+    pub fn copied(&self) -> Storage<R> {
+        let mut copy = Storage::in_memory(self.len());
+        copy.copy_from_slice(self);
+        copy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_holds_its_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let n = LARGE / 4 + 3;
+        let kinds = [Storage::<f32>::in_memory(5), Storage::in_memory(n), Storage::in_file(n, folder.path()).unwrap()];
+        for mut storage in kinds {
+            let last = storage.len() - 1;
+            assert!(storage.iter().all(|x| *x == 0.0));
+            storage[last] = 7.5;
+            assert_eq!(storage.copied()[last], 7.5);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the file has no name");
+        assert!(matches!(Storage::<f64>::in_file(4, Path::new("/dev/null/no")), Err(Error::Write { .. })));
+    }
+}
