@@ -66,8 +66,13 @@ const SPILL_CHUNK_BYTES: usize = 256 << 20;
 impl<R: Real> Prepared<R> {
     /// Opens, checks and loads the inputs.
     pub fn load(checked: Checked, shelf: &Shelf) -> Result<Prepared<R>> {
+        let observations = Observations::open(&checked.settings.input)?;
+        Prepared::from_observations(checked, observations, shelf)
+    }
+
+    /// [`Prepared::load`] on rows that are already open.
+    pub fn from_observations(checked: Checked, mut observations: Observations, shelf: &Shelf) -> Result<Prepared<R>> {
         let settings = &checked.settings;
-        let mut observations = Observations::open(&settings.input)?;
         if settings.spill.is_some() {
             // Longer stretches in the file: the disk is written in an order that it likes.
             observations.set_chunk_bytes(SPILL_CHUNK_BYTES);
@@ -113,7 +118,8 @@ impl<R: Real> Prepared<R> {
         settings
     }
 
-    fn schedule(&self, chain: u32) -> Schedule {
+    /// The schedule of a chain.
+    pub fn schedule(&self, chain: u32) -> Schedule {
         let settings = &self.checked.settings;
         Schedule {
             seed: settings.seed,

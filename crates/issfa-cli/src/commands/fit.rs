@@ -23,11 +23,18 @@ use std::path::{Path, PathBuf};
     after_help = "Example:\n  issfa simulate --preset small --seed 1 --out sim\n  issfa fit sim/observations.npy --grid 48x48 --sweeps 300 --burn-in 150 --out run"
 )]
 pub struct Options {
-    /// Data: .npy (rows x sites, or rows x grid), .csv or .tsv; several files are stacked by rows
-    pub input: Vec<PathBuf>,
     /// The run folder to make
     #[arg(long)]
-    pub out: PathBuf,
+    out: PathBuf,
+    #[command(flatten)]
+    fit: FitOptions,
+}
+
+/// Everything but where the results go.
+#[derive(Args)]
+pub struct FitOptions {
+    /// Data: .npy (rows x sites, or rows x grid), .csv or .tsv; several files are stacked by rows
+    pub input: Vec<PathBuf>,
     /// Sites along each axis, such as 100x100; the last axis is fastest
     #[arg(long)]
     pub grid: Option<String>,
@@ -127,8 +134,15 @@ pub enum PrecisionName {
     F64,
 }
 
-impl Options {
-    /// The settings: those of the file, then the options given.
+impl FitOptions {
+    /// The checked settings: those of the file, then the options given.
+    pub fn checked(self) -> Result<Checked> {
+        let unset = (self.burn_in.is_none(), self.thin.is_none());
+        let mut settings = self.settings()?;
+        fit_short_run(&mut settings, unset);
+        settings.check()
+    }
+
     fn settings(self) -> Result<Settings> {
         let mut settings = self.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
         settings.record = None;
@@ -197,13 +211,9 @@ fn set<T>(place: &mut T, given: Option<T>) {
 }
 
 pub fn run(options: Options, common: &Common) -> Outcome {
-    let out = options.out.clone();
-    check_output(&out, Output::Run, common.overwrite)?;
-    let unset = (options.burn_in.is_none(), options.thin.is_none());
-    let mut settings = options.settings()?;
-    fit_short_run(&mut settings, unset);
-    let checked = settings.check()?;
-    with_precision!(checked.settings.precision, fit_into(checked, &out, common))
+    check_output(&options.out, Output::Run, common.overwrite)?;
+    let checked = options.fit.checked()?;
+    with_precision!(checked.settings.precision, fit_into(checked, &options.out, common))
 }
 
 /// A run too short for the default burn-in gets two thirds of its sweeps, and keeps all others, unless told otherwise.

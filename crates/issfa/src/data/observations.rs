@@ -67,6 +67,11 @@ impl Observations {
         self.sources[0].path()
     }
 
+    /// Leaves all but the first rows out.
+    pub fn keep_first(&mut self, n_rows: usize) {
+        self.starts.iter_mut().for_each(|start| *start = (*start).min(n_rows));
+    }
+
     /// Rows are then read this many bytes (as f64) at a time.
     pub fn set_chunk_bytes(&mut self, chunk_bytes: usize) {
         self.chunk_bytes = chunk_bytes;
@@ -97,8 +102,9 @@ impl Observations {
         let mut values = Vec::new();
         for (run, source) in self.sources.iter().enumerate() {
             let mut first = 0;
-            while first < source.n_rows() {
-                let n = rows_at_once.min(source.n_rows() - first);
+            let n_rows = self.run_rows(run).len();
+            while first < n_rows {
+                let n = rows_at_once.min(n_rows - first);
                 values.resize(n * self.n_sites, 0.0);
                 source.read_rows(first, &mut values)?;
                 check_cells(&values, self.n_sites, first, source.path(), cells)?;

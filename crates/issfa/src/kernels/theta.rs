@@ -5,14 +5,14 @@
 
 use super::{Info, Phase, Turn, metropolis};
 use crate::comm::Comm;
-use crate::lanes::{sum_of, sum_of_ln};
+use crate::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
 use crate::linalg::{Eigen, Real, symmetric_eigen};
 use crate::model::simulate::{gamma, normal};
 use crate::model::{Model, NormalPrior, State, ThetaStep};
 use crate::rng::Purpose;
 use crate::spectral::{TILE, Tiles, mode_energies, sum_over_tiles};
 use crate::structure::Spectrum;
-use crate::structure::curve::{CHUNK, CurveBatch};
+use crate::structure::curve::CurveBatch;
 use pulp::{Simd, WithSimd};
 use rand::RngExt;
 use std::ops::Range;
@@ -95,10 +95,10 @@ impl WithSimd for ValueAt<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> f64 {
-        let mut h = [0.0; CHUNK];
-        let (h, energies) = (&mut h[..self.modes.len()], &self.target.energies[self.modes.clone()]);
-        self.target.spectrum.precisions_at(self.theta, self.modes, h);
-        0.5 * (self.target.n_features * sum_of_ln(h) - sum_of(h.len(), |v| h[v] * energies[v]))
+        let energies = filled_up(&self.target.energies[self.modes.clone()], 0.0);
+        let mut h = [1.0; TILE];
+        self.target.spectrum.precisions_at(self.theta, self.modes.clone(), &mut h[..self.modes.len()]);
+        0.5 * (self.target.n_features * sum_of_ln(&h) - sum_of(|v| h[v] * energies[v]))
     }
 }
 
@@ -120,33 +120,34 @@ impl WithSimd for ExpandAt<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let ExpandAt { target: &Target { spectrum, n_features, energies, .. }, theta, modes, slots } = self;
-        let (n, m, size) = (theta.len(), modes.len(), spectrum.set_size());
-        let energies = &energies[modes.clone()];
+        let (n, size) = (theta.len(), spectrum.set_size());
+        let energies = filled_up(&energies[modes.clone()], 0.0);
         let mut batch = CurveBatch::default();
         spectrum.differentiate(theta, modes.clone(), &mut batch);
-        let h = &batch.precisions[..m];
-        slots[0] = 0.5 * (n_features * sum_of_ln(h) - sum_of(m, |v| h[v] * energies[v]));
-        let (mut slope, mut weights) = ([0.0; CHUNK], [0.0; CHUNK]);
-        for v in 0..m {
+        let h = &batch.precisions;
+        slots[0] = 0.5 * (n_features * sum_of_ln(h) - sum_of(|v| h[v] * energies[v]));
+        // Modes that are not there have derivatives of zero, and add nothing.
+        let (mut slope, mut weights) = ([0.0; TILE], [0.0; TILE]);
+        for v in 0..TILE {
             slope[v] = 0.5 * (n_features / h[v] - energies[v]);
         }
-        let of = |p: usize| spectrum.coefficients(p, modes.clone());
+        let of = |p: usize| spectrum.coefficients(p, modes.clone()).map(|values| filled_up(values, 0.0));
         for set in 0..spectrum.n_sets() {
-            for v in 0..m {
+            for v in 0..TILE {
                 weights[v] = slope[v] * batch.first[set][v];
             }
             for p in 0..size {
-                slots[1 + set * size + p] = theta[set * size + p] * weighted_sum(&weights[..m], of(p), None);
+                slots[1 + set * size + p] = theta[set * size + p] * weighted_sum(&weights, &of(p), &None);
             }
             for other in 0..=set {
-                for v in 0..m {
+                for v in 0..TILE {
                     let same = if other == set { slope[v] * batch.second[set][v] } else { 0.0 };
                     let curvature = -0.5 * n_features / (h[v] * h[v]);
                     weights[v] = curvature * batch.first[set][v] * batch.first[other][v] + same;
                 }
                 for (p, r) in (0..size).flat_map(|p| (0..size).map(move |r| (p, r))) {
                     let (p_at, r_at) = (set * size + p, other * size + r);
-                    let sum = theta[p_at] * theta[r_at] * weighted_sum(&weights[..m], of(p), of(r));
+                    let sum = theta[p_at] * theta[r_at] * weighted_sum(&weights, &of(p), &of(r));
                     slots[1 + n + p_at * n + r_at] = sum;
                     slots[1 + n + r_at * n + p_at] = sum;
                 }
@@ -160,11 +161,11 @@ impl WithSimd for ExpandAt<'_> {
 
 /// `sum_v w_v c_v d_v`; a coefficient that is not given is 1.
 #[inline(always)]
-fn weighted_sum(weights: &[f64], c: Option<&[f64]>, d: Option<&[f64]>) -> f64 {
+fn weighted_sum(weights: &Tileful, c: &Option<Tileful>, d: &Option<Tileful>) -> f64 {
     match (c, d) {
-        (None, None) => sum_of(weights.len(), |v| weights[v]),
-        (Some(c), None) | (None, Some(c)) => sum_of(weights.len(), |v| weights[v] * c[v]),
-        (Some(c), Some(d)) => sum_of(weights.len(), |v| weights[v] * c[v] * d[v]),
+        (None, None) => sum_of(|v| weights[v]),
+        (Some(c), None) | (None, Some(c)) => sum_of(|v| weights[v] * c[v]),
+        (Some(c), Some(d)) => sum_of(|v| weights[v] * c[v] * d[v]),
     }
 }
 

@@ -5,7 +5,7 @@
 //! row's residual (spectra integrated out); on acceptance the spectra are drawn from their conditional.
 
 use super::{Info, Phase, Turn, metropolis};
-use crate::lanes::{sum_of, sum_of_ln};
+use crate::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
 use crate::linalg::Real;
 use crate::model::{Model, State, ibp, simulate};
 use crate::rng::Purpose;
@@ -128,12 +128,15 @@ impl<R: Real> WithSimd for RatiosAt<'_, R> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let RatiosAt { model, state, tile, variances, .. } = self;
-        let (mut residual, noise) = (Vec::new(), state.noise_variance);
+        let RatiosAt { model, state, tile, .. } = self;
+        let (mut residual, noise) = (Vec::with_capacity(TILE), state.noise_variance);
+        // Modes that are not there have no variance and no residual, and add nothing.
+        let variances = &filled_up(self.variances, 0.0);
         for (candidate, slot) in self.candidates.iter().zip(self.slots) {
             shared_residual(model, &state.loadings, candidate, tile, state.features.tile(tile), &mut residual);
-            *slot = ln_evidence(&residual, candidate.new_energy, variances, noise)
-                - ln_evidence(&residual, candidate.old_energy, variances, noise);
+            let residual = &filled_up(&residual, 0.0);
+            *slot = ln_evidence(residual, candidate.new_energy, variances, noise)
+                - ln_evidence(residual, candidate.old_energy, variances, noise);
         }
     }
 }
@@ -142,16 +145,17 @@ impl<R: Real> WithSimd for RatiosAt<'_, R> {
 ///
 /// With `x_v = 1 + c/(h_v s2)` it is `0.5 sum_v [ (r_v^2/s2) (1 - 1/x_v) - ln x_v ]`, at the modes of one tile.
 #[inline(always)]
-pub fn ln_evidence(residual: &[f64], energy: f64, variances: &[f64], noise_variance: f64) -> f64 {
+pub fn ln_evidence(residual: &Tileful, energy: f64, variances: &Tileful, noise_variance: f64) -> f64 {
     if energy == 0.0 {
         return 0.0;
     }
     let (ratio, per_noise) = (energy / noise_variance, 1.0 / noise_variance);
-    let mut x = [0.0; TILE];
-    let x = &mut x[..residual.len()];
-    x.iter_mut().zip(variances).for_each(|(x, variance)| *x = 1.0 + ratio * variance);
-    let gain = sum_of(x.len(), |v| residual[v] * residual[v] * (ratio * variances[v] / x[v]));
-    0.5 * (gain * per_noise - sum_of_ln(x))
+    let mut x = [1.0; TILE];
+    for v in 0..TILE {
+        x[v] += ratio * variances[v];
+    }
+    let gain = sum_of(|v| residual[v] * residual[v] * (ratio * variances[v] / x[v]));
+    0.5 * (gain * per_noise - sum_of_ln(&x))
 }
 
 /// Replaces the unique features of accepted candidates, in row order.

@@ -7,7 +7,6 @@ use super::products::{Packed, ROWS};
 use super::sums::{Factors, FixedSums, Units, bounding_exponent, exponent_holds};
 use super::{FeatureSpectra, SpectralData};
 use crate::comm::Comm;
-use crate::lanes::LANES;
 use crate::linalg::{Eigen, Real, View, multiply};
 use crate::model::Loadings;
 use crate::rng::{Purpose, Streams};
@@ -421,7 +420,7 @@ impl<R: Real> WithSimd for ProjectRows<'_, R> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> f64 {
         let ProjectRows { width, features, .. } = self;
-        let mut squares = [0.0; LANES];
+        let mut squares = [0.0; PIECE];
         for (group, rows) in self.rows.chunks(ROWS * width).enumerate() {
             let products = &mut self.products[..rows.len() / width * self.factors.n_cols()];
             self.packed.inner_products(rows, products);
@@ -456,14 +455,14 @@ fn add_squared_residuals<'a, R: Real>(
     features: &[R],
     width: usize,
     entries: impl Fn(usize) -> &'a [(u32, R)],
-    lanes: &mut [f64; LANES],
+    lanes: &mut [f64; PIECE],
 ) {
     let n_rows = rows.len() / width;
     for first in (0..width / PIECE * PIECE).step_by(PIECE) {
         let piece = |from: &[R], at: usize| -> [R; PIECE] {
             from[at * width + first..at * width + first + PIECE].try_into().expect("a piece of a tile")
         };
-        let mut squares = [R::zero(); LANES];
+        let mut squares = [R::zero(); PIECE];
         for row in 0..n_rows {
             prefetch(later.get(row * width + first..row * width + first + PIECE).unwrap_or_default());
             let mut residual = piece(rows, row);
@@ -473,19 +472,19 @@ fn add_squared_residuals<'a, R: Real>(
                     residual[v] = feature[v].mul_add(minus, residual[v]);
                 }
             }
-            for start in (0..PIECE).step_by(LANES) {
-                for lane in 0..LANES {
-                    squares[lane] = residual[start + lane].mul_add(residual[start + lane], squares[lane]);
-                }
+            for v in 0..PIECE {
+                squares[v] = residual[v].mul_add(residual[v], squares[v]);
             }
         }
-        lanes.iter_mut().zip(squares).for_each(|(lane, square)| *lane += square.to_f64());
+        for v in 0..PIECE {
+            lanes[v] += squares[v].to_f64();
+        }
     }
     for row in 0..n_rows {
         for mode in width / PIECE * PIECE..width {
             let take_off =
                 |r: R, &(feature, minus): &(u32, R)| features[feature as usize * width + mode].mul_add(minus, r);
-            lanes[mode % LANES] += entries(row).iter().fold(rows[row * width + mode], take_off).to_f64().powi(2);
+            lanes[mode % PIECE] += entries(row).iter().fold(rows[row * width + mode], take_off).to_f64().powi(2);
         }
     }
 }

@@ -116,7 +116,7 @@ pub struct CurveBatch {
 impl Default for CurveBatch {
     fn default() -> Self {
         let zeros = [0.0; CHUNK];
-        CurveBatch { precisions: zeros, first: [zeros; 2], second: [zeros; 2], forms: zeros }
+        CurveBatch { precisions: [1.0; CHUNK], first: [zeros; 2], second: [zeros; 2], forms: zeros }
     }
 }
 
@@ -242,9 +242,9 @@ impl Spectrum {
     #[inline(always)]
     pub fn differentiate(&self, theta: &[f64], modes: Range<usize>, batch: &mut CurveBatch) {
         let n = modes.len();
+        // Modes that are not there: precision 1, derivatives 0.
+        *batch = CurveBatch::default();
         batch.precisions[..n].fill(0.0);
-        batch.first[..self.n_sets].iter_mut().for_each(|first| first[..n].fill(0.0));
-        batch.second[..self.n_sets].iter_mut().for_each(|second| second[..n].fill(0.0));
         for term in &self.terms {
             self.linear_forms(theta, term.set, modes.clone(), &mut batch.forms);
             let (first, second) = (&mut batch.first[term.set], &mut batch.second[term.set]);

@@ -61,7 +61,19 @@ impl NpyRows {
     }
 
     fn read_row_major(&self, first_row: usize, out: &mut [f64]) {
-        self.header.element.decode(self.bytes(first_row * self.n_sites, out.len()), out.iter_mut());
+        let bytes = self.bytes(first_row * self.n_sites, out.len());
+        self.header.element.decode(bytes, out.iter_mut());
+        self.let_go(bytes);
+    }
+
+    /// Tells the system that these pages are done with, so that a file read once does not stay in this process's memory.
+    fn let_go(&self, bytes: &[u8]) {
+        #[cfg(unix)]
+        if bytes.len() >= PIECE {
+            let first = bytes.as_ptr() as usize - self.map.as_ptr() as usize;
+            // SAFETY: the map is a shared, read-only view of a file: pages let go are read again from the file if needed.
+            let _ = unsafe { self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, first, bytes.len()) };
+        }
     }
 
     fn read_column_major(&self, first_row: usize, n_rows: usize, out: &mut [f64]) {

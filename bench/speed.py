@@ -1,0 +1,153 @@
+"""How fast a sweep is, as ratios within one run; prints tables and writes bench/speed.json.
+
+    bench/run speed [--only NAME ...]
+
+1. product   a sweep over the bare product Y S' (the same tiles, threads and sizes, in single precision)
+2. threads   one thread over two, at the larger size
+3. growth    exponents of the time per sweep in rows, sites and features, each doubled three times
+4. peers     seconds until the held-out error is within 2% of its final value at the paper's simulation, against
+             scikit-learn's FastICA(50) and PCA(50) on the same array
+5. brain     20 sweeps on simulated 61x73x61 data with 5790 rows: peak memory and projected times (needs 13 GB of disk)
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ISSFA = "target/release/issfa"
+RESULTS = Path("bench/speed.json")
+PAPER, BRAIN = (3000, "100x100", 50), (5790, "61x73x61", 50)
+
+
+def time_sweep(rows, grid, features, rounds, threads=2):
+    command = ["target/release/examples/time_sweep", str(rows), grid, str(features), str(rounds)]
+    output = subprocess.check_output(command, env={**os.environ, "RAYON_NUM_THREADS": str(threads)})
+    return json.loads(output)
+
+
+def product(results):
+    print("\n| rows | sites | features | sweep / product | sweep, s | product, s | product, GFLOP/s | largest parts of the sweep |")
+    print("|---|---|---|---|---|---|---|---|")
+    for size, rounds in [(PAPER, 41), (BRAIN, 9)]:
+        found = time_sweep(*size, rounds)
+        total = sum(found["kernel_seconds"].values())
+        parts = sorted(found["kernel_seconds"].items(), key=lambda part: -part[1])[:4]
+        shares = ", ".join(f"{name} {100 * seconds / total:.1f}%" for name, seconds in parts)
+        print(f"| {found['rows']} | {found['sites']} | {found['features']} | {found['ratio']:.2f} | {found['sweep_seconds']:.3f} "
+              f"| {found['product_seconds']:.3f} | {found['product_gigaflops']:.0f} | {shares} |", flush=True)
+        results.setdefault("product", []).append(found)
+
+
+def threads(results):
+    rows, grid, features = BRAIN
+    pairs = [(time_sweep(rows, grid, features, 3, n)) for n in (1, 2, 1, 2)]
+    seconds = {n: np.median([found["sweep_seconds"] for found in pairs if found["threads"] == n]) for n in (1, 2)}
+    speedup = seconds[1] / seconds[2]
+    print(f"\n{rows} rows on {grid}: one thread {seconds[1]:.2f} s, two threads {seconds[2]:.2f} s, {speedup:.2f} times faster")
+    results["threads"] = {"one": seconds[1], "two": seconds[2], "speedup": speedup}
+
+
+def growth(results):
+    cases = {
+        "rows": [(1000 * 2**i, "100x100", 50) for i in range(4)],
+        "sites": [(2000, grid, 50) for grid in ("70x72", "100x100", "100x200", "200x200")],
+        "features": [(3000, "70x72", 25 * 2**i) for i in range(4)],
+    }
+    print("\n| doubled | seconds per sweep | exponent |")
+    print("|---|---|---|")
+    for name, sizes in cases.items():
+        found = [time_sweep(*size, 15) for size in sizes]
+        x = [np.log(result[name]) for result in found]
+        y = [np.log(result["sweep_seconds"]) for result in found]
+        exponent = np.polyfit(x, y, 1)[0]
+        times = ", ".join(f"{result[name]}: {result['sweep_seconds']:.4f}" for result in found)
+        print(f"| {name} | {times} | {exponent:.2f} |", flush=True)
+        results.setdefault("growth", {})[name] = {"exponent": exponent, "measured": found}
+
+
+def issfa(*arguments):
+    return subprocess.run([ISSFA, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def peers(results):
+    from sklearn.decomposition import PCA, FastICA
+
+    with tempfile.TemporaryDirectory() as folder:
+        sim, run = f"{folder}/sim", f"{folder}/run"
+        issfa("simulate", "--preset", "paper", "--seed", "1", "--out", sim)
+        observations = np.load(f"{sim}/observations.npy")
+        heldout, truth = np.load(f"{sim}/heldout.npy"), np.load(f"{sim}/truth_heldout.npy")
+        points = []
+        for sweeps in (10, 15, 20, 30, 40, 60, 80, 120, 300):
+            start = time.perf_counter()
+            issfa("fit", f"{sim}/observations.npy", "--grid", "100x100", "--sweeps", str(sweeps), "--seed", "1",
+                  "--out", run, "--overwrite", "--quiet")
+            seconds = time.perf_counter() - start
+            error = json.loads(issfa("evaluate", run, "--truth", sim, "--json"))["heldout_error"]
+            points.append({"sweeps": sweeps, "seconds": seconds, "heldout_error": error})
+        reached = next(point for point in points if point["heldout_error"] <= 1.02 * points[-1]["heldout_error"])
+        others = {}
+        for name, method in [("PCA(50)", PCA(50)), ("FastICA(50)", FastICA(50, whiten="unit-variance", random_state=1))]:
+            start = time.perf_counter()
+            method.fit(observations)
+            seconds = time.perf_counter() - start
+            rebuilt = method.inverse_transform(method.transform(heldout))
+            others[name] = {"seconds": seconds, "heldout_error": float(np.mean((rebuilt - truth) ** 2))}
+    print("\n| method | seconds | held-out error |")
+    print("|---|---|---|")
+    for point in points:
+        mark = " (within 2% of the last)" if point is reached else ""
+        print(f"| issfa, {point['sweeps']} sweeps{mark} | {point['seconds']:.1f} | {point['heldout_error']:.4f} |")
+    for name, other in others.items():
+        print(f"| scikit-learn {name} | {other['seconds']:.1f} | {other['heldout_error']:.4f} |")
+    ratio = others["FastICA(50)"]["seconds"] / reached["seconds"]
+    print(f"\nFastICA(50) takes {ratio:.1f} times as long as issfa until it is within 2% of its final held-out error")
+    results["peers"] = {"issfa": points, "reached": reached, "others": others, "fastica_over_issfa": ratio}
+
+
+def brain(results):
+    rows, grid, _ = BRAIN
+    with tempfile.TemporaryDirectory(dir="target") as folder:
+        sim, run = f"{folder}/sim", f"{folder}/run"
+        issfa("simulate", "--grid", grid, "--rows", str(rows), "--heldout-rows", "10", "--features", "50", "--seed", "1",
+              "--out", sim)
+        start = time.perf_counter()
+        child = subprocess.Popen([ISSFA, "fit", f"{sim}/observations.npy", "--grid", grid, "--sweeps", "20", "--burn-in",
+                                  "10", "--seed", "1", "--out", run, "--quiet"], stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        seconds = time.perf_counter() - start
+        assert status == 0, "the fit failed"
+        trace = np.genfromtxt(f"{run}/trace.csv", delimiter=",", names=True)
+    per_sweep, features = float(np.median(trace["seconds"][10:])), int(trace["n_features"][-1])
+    peak, data = usage.ru_maxrss * 1024, 4 * rows * np.prod([int(n) for n in grid.split("x")])
+    print(f"\n{rows} rows on {grid}, 20 sweeps in {seconds:.0f} s with loading; {per_sweep:.2f} s a sweep after burn-in with "
+          f"{features} features; peak memory {peak / 1e9:.2f} GB for {data / 1e9:.2f} GB of data "
+          f"(limit 1.2 x data + 0.3 GB = {(1.2 * data + 3e8) / 1e9:.2f} GB)")
+    print(f"1000 sweeps: {1000 * per_sweep / 3600:.1f} h; the paper's 15,000 iterations: {15000 * per_sweep / 3600:.1f} h")
+    results["brain"] = {"seconds": seconds, "seconds_per_sweep": per_sweep, "features": features, "peak_bytes": peak,
+                        "data_bytes": int(data)}
+
+
+PARTS = [product, threads, growth, peers, brain]
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("--only", nargs="+", choices=[part.__name__ for part in PARTS])
+    options = options.parse_args()
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() and options.only else {}
+    for part in PARTS:
+        if not options.only or part.__name__ in options.only:
+            results.pop(part.__name__, None)
+            part(results)
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

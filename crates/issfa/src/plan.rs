@@ -1,0 +1,143 @@
+//! What a fit will need, before committing to it: memory and disk by count, seconds per sweep measured on a slice.
+
+use crate::chain::Chain;
+use crate::config::Checked;
+use crate::data::{Observations, memory};
+use crate::error::Result;
+use crate::fit::{Prepared, memory_needed};
+use crate::kernels::Kernel;
+use crate::linalg::Real;
+use crate::structure::Shelf;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Cells of the larger slice; the smaller one has half its rows.
+const SLICE_CELLS: usize = 20_000_000;
+
+/// Numbers of features that times and sizes are given for.
+const FEATURES: [usize; 4] = [15, 50, 150, 500];
+
+/// What a fit will need.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    pub n_rows: usize,
+    pub n_sites: usize,
+    pub structure: String,
+    pub precision: &'static str,
+    pub memory_bytes: u64,
+    pub memory_available: Option<u64>,
+    /// In the folder of `--spill`.
+    pub spill_bytes: u64,
+    pub sweeps: u64,
+    pub chains: u32,
+    /// Rows of the two slices, and the features that the sweeps on them had.
+    pub slice_rows: [usize; 2],
+    pub slice_features: usize,
+    pub load_seconds: f64,
+    pub by_features: Vec<Needs>,
+}
+
+/// Times and sizes for a number of features.
+#[derive(Clone, Debug, Serialize)]
+pub struct Needs {
+    pub n_features: usize,
+    pub seconds_per_sweep: f64,
+    pub total_seconds: f64,
+    /// Checkpoint, kept draws and results.
+    pub disk_bytes: u64,
+}
+
+/// Two sweeps on a slice.
+struct Measured {
+    n_rows: usize,
+    n_features: f64,
+    load_seconds: f64,
+    kernels: BTreeMap<&'static str, f64>,
+}
+
+/// Plans a fit. What cannot fit into memory is refused with both figures, as `fit` would.
+pub fn plan<R: Real>(checked: &Checked, shelf: &Shelf) -> Result<Plan> {
+    let settings = &checked.settings;
+    let observations = Observations::open(&settings.input)?;
+    let (n_rows, n_sites) = (observations.n_rows(), observations.n_sites());
+    let structure = checked.structure(observations.path(), observations.grid(), n_sites, shelf)?;
+    let memory_bytes = memory_needed(n_rows, n_sites, R::BYTES, settings);
+    memory::check(&format!("a fit of {n_rows} x {n_sites} in {}", R::NAME), memory_bytes)?;
+    let most = (SLICE_CELLS / n_sites).clamp(8, n_rows.max(8)).min(n_rows);
+    let slices = [measure::<R>(checked, shelf, most.div_ceil(2))?, measure::<R>(checked, shelf, most)?];
+    let chains = f64::from(settings.chains);
+    let needs = |&n_features: &usize| {
+        let seconds_per_sweep = seconds_per_sweep(&slices, n_rows, n_features);
+        Needs {
+            n_features,
+            seconds_per_sweep,
+            total_seconds: chains * settings.sweeps as f64 * seconds_per_sweep,
+            disk_bytes: disk_needed(checked, n_rows, n_sites, n_features, R::BYTES),
+        }
+    };
+    Ok(Plan {
+        n_rows,
+        n_sites,
+        structure: structure.expression(),
+        precision: R::NAME,
+        memory_bytes,
+        memory_available: memory::available(),
+        spill_bytes: if settings.spill.is_some() { (n_rows * n_sites * R::BYTES) as u64 } else { 0 },
+        sweeps: settings.sweeps,
+        chains: settings.chains,
+        slice_rows: [slices[0].n_rows, slices[1].n_rows],
+        slice_features: slices[1].n_features.round() as usize,
+        load_seconds: slices[1].load_seconds * n_rows as f64 / slices[1].n_rows as f64,
+        by_features: FEATURES.iter().map(needs).collect(),
+    })
+}
+
+/// Loads the first rows, starts a chain as the fit would, and times two sweeps after a first one.
+fn measure<R: Real>(checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<Measured> {
+    const SWEEPS: u64 = 2;
+    let mut slice = checked.clone();
+    slice.settings.spill = None;
+    slice.settings.heldout = None;
+    let mut observations = Observations::open(&slice.settings.input)?;
+    observations.keep_first(n_rows);
+    let start = Instant::now();
+    let prepared = Prepared::<R>::from_observations(slice, observations, shelf)?;
+    let load_seconds = start.elapsed().as_secs_f64();
+    let mut schedule = prepared.schedule(1);
+    schedule.burn_in = 0;
+    let mut chain = Chain::new(crate::init::k_means(&prepared.model, 15, 0, 1), 0);
+    chain.step(&prepared.model, &schedule)?;
+    let (mut kernels, mut n_features) = (BTreeMap::new(), 0.0);
+    for _ in 0..SWEEPS {
+        n_features += chain.state.n_features() as f64 / SWEEPS as f64;
+        for step in chain.step(&prepared.model, &schedule)?.steps {
+            *kernels.entry(step.kernel.name()).or_insert(0.0) += step.seconds / SWEEPS as f64;
+        }
+    }
+    Ok(Measured { n_rows, n_features: n_features.max(1.0), load_seconds, kernels })
+}
+
+/// Every kernel on the line through the two slices; the pass and the rows also grow with the number of features.
+fn seconds_per_sweep(slices: &[Measured; 2], n_rows: usize, n_features: usize) -> f64 {
+    let [half, whole] = slices;
+    let of = |slice: &Measured, name: &str| slice.kernels.get(name).copied().unwrap_or(0.0);
+    let kernel = |(name, &seconds): (&&'static str, &f64)| {
+        let extra_rows = (whole.n_rows - half.n_rows).max(1) as f64;
+        let per_row = ((seconds - of(half, name)) / extra_rows).clamp(0.0, seconds / whole.n_rows as f64);
+        let at_all_rows = seconds + per_row * (n_rows - whole.n_rows) as f64;
+        let grows = *name == Kernel::Features.name() || *name == Kernel::SharedActivations.name();
+        at_all_rows * if grows { n_features as f64 / whole.n_features } else { 1.0 }
+    };
+    whole.kernels.iter().map(kernel).sum()
+}
+
+/// Checkpoint (state, moments, and a copy while it is replaced), kept draws, results.
+fn disk_needed(checked: &Checked, n_rows: usize, n_sites: usize, n_features: usize, bytes: usize) -> u64 {
+    let (rows, sites, k) = (n_rows as u64, n_sites as u64, n_features as u64);
+    let spectra = k * sites * bytes as u64;
+    let moments = k * (8 * sites + 12 * rows);
+    let reconstruction = if checked.settings.reconstruct { 4 * rows * sites } else { 0 };
+    let results = k * (8 * sites + 8 * rows) + reconstruction;
+    2 * (spectra + moments + reconstruction) + checked.settings.keep_draws as u64 * spectra + results
+}
