@@ -51,6 +51,17 @@ fn threads_do_not_matter() {
     assert!(bench.bytes("new1/reconstruction.npy") == bench.bytes("new2/reconstruction.npy"));
 }
 
+/// Where the data are kept does not matter, and the file is gone afterwards.
+#[test]
+fn spilled_data_give_the_same_bits() {
+    let bench = bench();
+    bench.ok(&format!("{FIT} --sweeps 40 --out run"));
+    bench.ok(&format!("{FIT} --sweeps 40 --spill scratch --out spilled"));
+    same(&bench, "run", "spilled");
+    assert_eq!(std::fs::read_dir(bench.path("scratch")).unwrap().count(), 0);
+    bench.fails(1, &format!("{FIT} --sweeps 40 --spill /dev/null/no --out other"));
+}
+
 #[test]
 fn double_precision_is_deterministic_too() {
     let bench = bench();

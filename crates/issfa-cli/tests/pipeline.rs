@@ -166,3 +166,25 @@ fn selftest_passes_and_its_wrong_kernel_fails() {
     let text = Bench::empty().ok("selftest --seconds 3");
     assert!(text.contains("whole sweep") && text.contains("fails, as it must"), "{text}");
 }
+
+/// A plan says what a fit needs, takes the options of `fit`, writes nothing, and refuses what `fit` would.
+#[test]
+fn a_plan_comes_before_a_fit() {
+    let bench = Bench::simulated();
+    let before = std::fs::read_dir(bench.folder()).unwrap().count();
+    let plan = bench.json("plan sim/observations.npy --grid 12x10 --sweeps 700 --burn-in 100 --chains 2 --json");
+    let number = |name: &str| plan[name].as_f64().unwrap_or_else(|| panic!("{name} in {plan}"));
+    assert_eq!((number("n_rows"), number("n_sites"), number("sweeps")), (80.0, 120.0, 700.0));
+    assert!(number("memory_bytes") > 80.0 * 120.0 * 4.0);
+    let needs = plan["by_features"].as_array().expect("a list");
+    let mut last = (0.0, 0.0);
+    for one in needs {
+        let (seconds, disk) = (one["seconds_per_sweep"].as_f64().unwrap(), one["disk_bytes"].as_f64().unwrap());
+        assert!(seconds > last.0 && disk > last.1, "more features need more: {plan}");
+        assert!((one["total_seconds"].as_f64().unwrap() / (1400.0 * seconds) - 1.0).abs() < 1e-9);
+        last = (seconds, disk);
+    }
+    assert!(bench.ok("plan sim/observations.npy --grid 12x10 --spill scratch").contains("spill"));
+    assert!(bench.fails(2, "plan sim/observations.npy --grid 12x11").contains("132"));
+    assert_eq!(std::fs::read_dir(bench.folder()).unwrap().count(), before, "a plan leaves nothing behind");
+}

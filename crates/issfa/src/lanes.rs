@@ -44,7 +44,7 @@ pub fn sum_of_ln(values: &Tileful) -> f64 {
             let bits = value.to_bits();
             products[lane] *= f64::from_bits(bits & MANTISSA | ONE);
             exponents[lane] += bits >> 52;
-            sound[lane] &= value >= f64::MIN_POSITIVE && value < f64::INFINITY;
+            sound[lane] &= (f64::MIN_POSITIVE..f64::INFINITY).contains(&value);
         }
     }
     if !sound.iter().all(|&lane| lane) {

@@ -312,9 +312,16 @@ impl Matrix {
     }
 }
 
+/// An edge as it was first given.
+struct Edge {
+    weight: f64,
+    number: usize,
+    direction: (f64, f64),
+}
+
 /// The Laplacian of a list of edges. An edge given in both directions with one weight counts once.
 fn laplacian(path: &Path, table: &[f64], n_columns: usize, n_from_grid: Option<usize>) -> Result<Matrix> {
-    let mut edges: HashMap<(usize, usize), (f64, usize, (f64, f64))> = HashMap::new();
+    let mut edges: HashMap<(usize, usize), Edge> = HashMap::new();
     let mut n_named = 0;
     for (at, cells) in table.chunks_exact(n_columns).enumerate() {
         let wrong = |problem: String| Error::malformed(path, format!("edge {} ({cells:?}): {problem}", at + 1));
@@ -335,10 +342,12 @@ fn laplacian(path: &Path, table: &[f64], n_columns: usize, n_from_grid: Option<u
         }
         let direction = (cells[0], cells[1]);
         match edges.get(&(i.min(j), i.max(j))) {
-            Some((other, first, before)) if *other != weight || *before == direction => {
+            Some(Edge { weight: other, number: first, direction: before })
+                if *other != weight || *before == direction =>
+            {
                 return Err(wrong(format!("the same sites were joined by edge {first} with weight {other}")));
             }
-            _ => edges.insert((i.min(j), i.max(j)), (weight, at + 1, direction)),
+            _ => edges.insert((i.min(j), i.max(j)), Edge { weight, number: at + 1, direction }),
         };
         n_named = n_named.max(i.max(j) + 1);
     }
@@ -349,7 +358,7 @@ fn laplacian(path: &Path, table: &[f64], n_columns: usize, n_from_grid: Option<u
     let n = n_from_grid.unwrap_or(n_named);
     memory::check(&format!("the graph {}", path.display()), (n as u64).pow(2).saturating_mul(4 * 8))?;
     let mut values = vec![0.0; n * n];
-    let mut list: Vec<_> = edges.into_iter().map(|(ends, (weight, ..))| (ends, weight)).collect();
+    let mut list: Vec<_> = edges.into_iter().map(|(ends, edge)| (ends, edge.weight)).collect();
     // In order, so that degrees are the same sums every time.
     list.sort_by_key(|(ends, _)| *ends);
     for ((i, j), weight) in list {

@@ -57,11 +57,11 @@ impl Structure {
 
     /// What the structure is, whatever its files are called.
     pub fn identity(&self) -> String {
-        let axis = |axis: &Box<dyn Basis>| match axis.graph() {
+        let axis = |axis: &dyn Basis| match axis.graph() {
             Some(graph) => format!("graph:{}:{}", graph.file().checksum, graph.file().n_sites),
             None => axis.word(),
         };
-        self.axes.iter().map(axis).collect::<Vec<_>>().join(" x ")
+        self.axes.iter().map(|basis| axis(basis.as_ref())).collect::<Vec<_>>().join(" x ")
     }
 
     /// The eigenvalue of `axis` at every mode of the grid.
