@@ -37,7 +37,7 @@ pub struct Wavelet {
 }
 
 impl Wavelet {
-    /// `levels`, where given, has [`n_levels`] numbers, the coarsest first.
+    /// `levels`, where given, has one number a level (ceil(log2 n) of them), the coarsest first.
     pub fn new(n: usize, filter: Filter, levels: Option<Vec<f64>>) -> Wavelet {
         let n_levels = n_levels(n);
         assert!(levels.as_ref().is_none_or(|levels| levels.len() == n_levels), "one eigenvalue a level");
