@@ -1,6 +1,9 @@
 //! Options that several commands share.
 
 use clap::{Args, ValueEnum};
+use issfa::data::grid::parse_grid;
+use issfa::data::memory;
+use issfa::structure::{Curve, Shelf, Spectrum, Structure, expression};
 use issfa::{Error, Result};
 
 /// Options of every command.
@@ -51,6 +54,49 @@ impl Common {
         if !self.quiet && self.progress != ProgressStyle::Json {
             out!("{text}");
         }
+    }
+}
+
+/// Options that make a prior of features: where they live and how smooth they are.
+#[derive(Args)]
+pub struct PriorOptions {
+    /// Sites along each axis, where the structure leaves them out
+    #[arg(long)]
+    grid: Option<String>,
+    /// The spectral curve: q, q^2, "q^2 + q", "q^2 + q'", axes
+    #[arg(long, default_value = "q")]
+    pub curve: String,
+    /// The curve's parameters, ridge then roughness
+    #[arg(long)]
+    theta: Option<String>,
+}
+
+/// A prior of features.
+pub struct Prior {
+    pub structure: Structure,
+    pub spectrum: Spectrum,
+    pub theta: Vec<f64>,
+}
+
+impl PriorOptions {
+    /// Builds the structure and lays the curve over it, for work that holds `n_images` images at a time; `usual` gives
+    /// theta where it is left out.
+    pub fn build(
+        &self,
+        structure: Option<&str>,
+        shelf: &Shelf,
+        n_images: usize,
+        usual: impl FnOnce(&Spectrum) -> Vec<f64>,
+    ) -> Result<Prior> {
+        let grid = self.grid.as_deref().map(parse_grid).transpose()?;
+        let structure = expression::build_with(structure, grid.as_deref(), shelf)?;
+        let needed = structure.n_sites().saturating_mul(n_images.saturating_mul(8));
+        memory::check(&format!("{n_images} images of {}", structure.expression()), needed as u64)?;
+        let spectrum = Spectrum::new(&structure, &Curve::parse(&self.curve)?);
+        let given = self.theta.as_deref().map(|text| numbers("--theta", text)).transpose()?;
+        let theta = given.unwrap_or_else(|| usual(&spectrum));
+        spectrum.check_theta(&theta)?;
+        Ok(Prior { structure, spectrum, theta })
     }
 }
 

@@ -3,11 +3,10 @@
 //! `time_sweep T V K ROUNDS` with V as a grid such as 100x100; threads as RAYON_NUM_THREADS says.
 
 use issfa::chain::{Chain, Schedule};
+use issfa::data::grid::parse_grid;
 use issfa::kernels::Kernel;
 use issfa::linalg::{View, multiply};
-use issfa::model::{
-    Entry, GammaPrior, InverseGammaPrior, Loadings, Model, NormalPrior, Priors, State, WeightMeanPrior, simulate,
-};
+use issfa::model::{Entry, Loadings, Model, Priors, State, simulate};
 use issfa::rng::{Purpose, Stream, Streams};
 use issfa::spectral::{FeatureSpectra, SpectralData};
 use issfa::structure::{Curve, Spectrum, expression};
@@ -28,10 +27,10 @@ fn main() -> issfa::Result<()> {
     };
     let number = |text: &str| text.parse::<usize>().expect("a whole number");
     let (n_rows, k, rounds) = (number(n_rows), number(k), number(rounds));
-    let structure = expression::build(None, Some(&expression::parse_grid(grid)?))?;
+    let structure = expression::build(None, Some(&parse_grid(grid)?))?;
     let spectrum = Spectrum::new(&structure, &Curve::default());
     let (state, data) = simulated(n_rows, &spectrum, k);
-    let model = Model::new(data, spectrum, priors());
+    let model = Model::new(data, spectrum, Priors::default_for(2));
     let schedule =
         Schedule { seed: 1, chain: 1, sweeps: u64::MAX, burn_in: 0, thin: 1, kernels: Kernel::DEFAULT_SWEEP.to_vec() };
     let mut chain = Chain::new(state, 0);
@@ -62,17 +61,6 @@ fn main() -> issfa::Result<()> {
         kernels.join(", ")
     );
     Ok(())
-}
-
-fn priors() -> Priors {
-    Priors {
-        noise: InverseGammaPrior { shape: 0.001, scale: 0.001 },
-        ibp_strength: GammaPrior { shape: 1.0, rate: 1.0 },
-        ibp_repulsion: GammaPrior { shape: 1.0, rate: 1.0 },
-        weight_precision: GammaPrior { shape: 10.0, rate: 10.0 },
-        weight_mean: WeightMeanPrior::Normal(NormalPrior { mean: 0.0, precision: 1.0 }),
-        ln_theta: vec![NormalPrior { mean: 0.0, precision: 1.0 / 9.0 }; 2],
-    }
 }
 
 /// A true state with `k` features, each used by a twentieth of the rows, and data from it.

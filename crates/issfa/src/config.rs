@@ -1,6 +1,7 @@
 //! Settings of a fit: raw (as in TOML and on the command line, defaults here), then checked.
 
 use crate::data::Centering;
+use crate::data::grid::{parse_grid, show_grid};
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
 use crate::model::{GammaPrior, InverseGammaPrior, NormalPrior, Priors, ThetaStep, WeightMeanPrior};
@@ -360,7 +361,7 @@ impl Checked {
         n_sites: usize,
         shelf: &Shelf,
     ) -> Result<Structure> {
-        let given = self.settings.grid.as_deref().map(expression::parse_grid).transpose()?;
+        let given = self.settings.grid.as_deref().map(parse_grid).transpose()?;
         let mut grid = given.or(data_grid.map(<[usize]>::to_vec));
         let text = self.settings.structure.as_deref();
         let structure = match (text, &grid) {
@@ -379,8 +380,8 @@ impl Checked {
                 if let Some(own) = data_grid.filter(|own| own.len() == grid.len() && own != grid) {
                     return Err(Error::GridsDiffer {
                         path: data_path.to_path_buf(),
-                        found: expression::show_grid(own),
-                        expected: expression::show_grid(grid),
+                        found: show_grid(own),
+                        expected: show_grid(grid),
                         because: "by --grid".into(),
                     });
                 }
@@ -427,12 +428,7 @@ impl Checked {
 }
 
 fn grid_mismatch(grid: &[usize], path: &Path, n_sites: usize) -> Error {
-    Error::GridMismatch {
-        grid: expression::show_grid(grid),
-        product: grid.iter().product(),
-        path: path.to_path_buf(),
-        n_sites,
-    }
+    Error::GridMismatch { grid: show_grid(grid), product: grid.iter().product(), path: path.to_path_buf(), n_sites }
 }
 
 fn parse_init(text: &str) -> Result<Init> {

@@ -104,6 +104,11 @@ impl Error {
         Error::Malformed { path: path.to_path_buf(), problem: problem.into() }
     }
 
+    /// An expression that cannot be read; `position` counts characters from 0.
+    pub fn expression(text: &str, position: usize, problem: impl Into<String>) -> Error {
+        Error::Expression { text: text.to_string(), position, problem: problem.into() }
+    }
+
     /// A setting out of its range.
     pub fn setting(name: &str, value: impl ToString, problem: impl Into<String>) -> Error {
         Error::Setting { name: name.into(), value: value.to_string(), problem: problem.into() }

@@ -2,7 +2,8 @@
 //!
 //! Everything here is to be inlined into a `with_simd`, which is compiled for the machine's vectors.
 
-use crate::spectral::TILE;
+/// Modes in a tile (the last one of a grid may be narrower).
+pub const TILE: usize = 256;
 
 /// Lanes of a sum.
 const LANES: usize = 16;

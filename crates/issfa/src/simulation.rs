@@ -1,5 +1,6 @@
 //! Simulated studies with a known truth: smooth unit-norm features, sparse weights, white noise.
 
+use crate::data::grid::parse_grid;
 use crate::data::memory;
 use crate::data::write::{NpyWriter, write_atomically, write_npy_f32};
 use crate::error::{Error, Result};
@@ -64,7 +65,7 @@ impl Simulation {
 
     /// Checks the values; returns structure and curve.
     pub fn check(&self, shelf: &Shelf) -> Result<(Structure, Spectrum)> {
-        let grid = expression::parse_grid(&self.grid)?;
+        let grid = parse_grid(&self.grid)?;
         let needed = grid.iter().product::<usize>().saturating_mul(8 * (self.features + 8));
         memory::check(&format!("a simulation on {}", self.grid), needed as u64)?;
         let structure = expression::build_with(self.structure.as_deref(), Some(&grid), shelf)?;
@@ -194,7 +195,7 @@ impl Simulation {
             if active { weight } else { 0.0 }
         };
         let weights: Vec<f64> = variances.iter().map(&mut weigh).collect();
-        let n_sites: usize = expression::parse_grid(&self.grid).map_or(0, |grid| grid.iter().product());
+        let n_sites: usize = parse_grid(&self.grid).map_or(0, |grid| grid.iter().product());
         let mut clean = vec![0.0; n_sites];
         for (weight, feature) in weights.iter().zip(features).filter(|(weight, _)| **weight != 0.0) {
             clean.iter_mut().zip(feature).for_each(|(x, s)| *x += weight * s);

@@ -94,7 +94,7 @@ impl<R: Real> Case<R> {
 fn check_all_sizes<R: Real>(tolerance: f64) {
     for n_modes in [1, 5, 256, 300, 700] {
         for n_rows in [1, 7, 300] {
-            for n_features in [0, 1, 6] {
+            for n_features in [0, 1, 6, 43] {
                 let what = format!("{} {n_rows} rows {n_modes} modes {n_features} features", R::NAME);
                 let mut case = Case::<R>::new(n_rows, n_modes, n_features);
                 let projections = case.project();

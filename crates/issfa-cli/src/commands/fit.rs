@@ -8,6 +8,7 @@ use crate::{Failure, Outcome};
 use clap::{Args, ValueEnum};
 use issfa::config::{Checked, Precision, Preset, Settings};
 use issfa::data::Centering;
+use issfa::data::grid::show_grid;
 use issfa::error::bytes;
 use issfa::fit::{Ending, Prepared, memory_needed};
 use issfa::linalg::Real;
@@ -248,7 +249,7 @@ pub fn announce<R: Real>(prepared: &Prepared<R>, out: &Path, common: &Common) {
         "fit: {} rows x {} sites ({}), {}, {}, about {} of memory; {chains}{} sweeps ({} burn-in, then every {} kept); results in {}",
         record.n_rows,
         record.n_sites,
-        expression::show_grid(prepared.structure.grid()),
+        show_grid(prepared.structure.grid()),
         record.structure,
         R::NAME,
         bytes(memory_needed(record.n_rows, record.n_sites, R::BYTES, settings)),

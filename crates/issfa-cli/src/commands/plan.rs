@@ -30,6 +30,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
 
 fn show<R: Real>(checked: Checked, json: bool, common: &Common) -> Outcome {
     let tell = |text: &str| common.say(text);
+    // A plan has no folder of its own: it looks where a run made here would.
     let plan = plan::<R>(&checked, &Shelf::beside(Path::new("run"), &tell))?;
     if json {
         out!("{}", serde_json::to_string_pretty(&plan).expect("a plan is JSON"));

@@ -1,13 +1,12 @@
 //! `issfa prior-sample`: what features look like under a structure and theta.
 
 use crate::Outcome;
-use crate::options::{Common, numbers};
+use crate::options::{Common, Prior, PriorOptions};
 use clap::Args;
-use issfa::data::memory;
 use issfa::data::write::write_npy_f32;
 use issfa::rng::{Purpose, Streams};
 use issfa::run_folder::{Output, check_output, prepare_output};
-use issfa::structure::{Curve, Shelf, Spectrum, expression};
+use issfa::structure::{Shelf, Spectrum};
 use issfa::{report, simulation};
 use std::path::PathBuf;
 
@@ -20,14 +19,9 @@ pub struct Options {
     /// With sizes, such as "path(64) x path(64)", or with --grid
     #[arg(long)]
     structure: Option<String>,
-    #[arg(long)]
-    grid: Option<String>,
-    /// The spectral curve
-    #[arg(long, default_value = "q")]
-    curve: String,
-    /// The curve's parameters, such as ridge,roughness (default: 1 for a ridge, 100 for a roughness)
-    #[arg(long)]
-    theta: Option<String>,
+    #[command(flatten)]
+    prior: PriorOptions,
+    /// How many features (theta by default: 1 for a ridge, 100 for a roughness)
     #[arg(long, default_value_t = 8)]
     count: usize,
     #[arg(long, default_value_t = 0)]
@@ -38,16 +32,14 @@ pub struct Options {
 }
 
 pub fn run(options: Options, common: &Common) -> Outcome {
-    let grid = options.grid.as_deref().map(expression::parse_grid).transpose()?;
     let tell = |text: &str| common.say(text);
     let shelf = Shelf::beside(&options.out, &tell);
-    let structure = expression::build_with(options.structure.as_deref(), grid.as_deref(), &shelf)?;
-    let needed = structure.n_sites().saturating_mul(8 * (options.count + 8));
-    memory::check(&format!("{} samples of {}", options.count, structure.expression()), needed as u64)?;
-    let spectrum = Spectrum::new(&structure, &Curve::parse(&options.curve)?);
-    let given = options.theta.as_deref().map(|text| numbers("--theta", text)).transpose()?;
-    let theta = given.unwrap_or_else(|| spectrum.example_theta());
-    spectrum.check_theta(&theta)?;
+    let Prior { structure, spectrum, theta } = options.prior.build(
+        options.structure.as_deref(),
+        &shelf,
+        options.count.saturating_add(8),
+        Spectrum::example_theta,
+    )?;
     check_output(&options.out, Output::PriorSamples, common.overwrite)?;
     prepare_output(&options.out, Output::PriorSamples)?;
     let stream_of = |k| Streams::once(options.seed).stream(Purpose::Prior, 1, k);
@@ -56,7 +48,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let flat: Vec<f32> = images.iter().flatten().map(|&x| x as f32).collect();
     write_npy_f32(&options.out.join("samples.npy"), &shape, &flat)?;
     let shown = theta.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
-    let title = format!("{}, curve {}, theta = {shown}", structure.expression(), options.curve);
+    let title = format!("{}, curve {}, theta = {shown}", structure.expression(), options.prior.curve);
     report::write_prior_samples(&options.out, &images, structure.grid(), &title)?;
     common.say(&format!(
         "{} samples: samples.npy, prior_samples.svg and .png in {}",

@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::options::{Common, numbers, pair};
 use clap::{Args, ValueEnum};
 use issfa::Result;
+use issfa::data::grid::{parse_grid, show_grid};
 use issfa::run_folder::{Output, check_output, prepare_output};
 use issfa::simulation::Simulation;
 use issfa::structure::{Curve, Shelf, Spectrum, expression};
@@ -72,9 +73,9 @@ impl Options {
         // Sizes written in the structure are the grid; the preset's grid is for those who name neither.
         let (mut grid, mut example_theta) = (self.grid.clone(), None);
         if let Some(text) = structure.as_deref() {
-            let sizes = self.grid.as_deref().map(expression::parse_grid).transpose()?;
+            let sizes = self.grid.as_deref().map(parse_grid).transpose()?;
             let built = expression::build_with(Some(text), sizes.as_deref(), shelf)?;
-            grid = Some(expression::show_grid(built.grid()));
+            grid = Some(show_grid(built.grid()));
             example_theta = Some(Spectrum::new(&built, &Curve::parse(&curve)?).example_theta());
         }
         let theta = self.theta.as_deref().map(|text| numbers("--theta", text)).transpose()?;

@@ -2,12 +2,12 @@
 
 use super::summary::figure;
 use crate::Outcome;
-use crate::options::{Common, numbers};
+use crate::options::{Common, Prior, PriorOptions};
 use clap::{Args, Subcommand};
-use issfa::data::memory;
+use issfa::data::grid::show_grid;
 use issfa::report;
 use issfa::run_folder::{Output, check_output, prepare_output};
-use issfa::structure::{Curve, Shelf, Spectrum, Structure, expression};
+use issfa::structure::{Shelf, Spectrum, Structure};
 use std::path::PathBuf;
 
 /// Look at a structure before using it
@@ -22,7 +22,7 @@ enum Action {
     Show(Show),
 }
 
-/// Size, cost and eigenvalues of a structure, and its eigenvectors as a figure
+/// Size, cost and eigenvalues of a structure, and as a figure its eigenvectors scaled by theta (1 each by default)
 #[derive(Args)]
 #[command(after_help = "Examples:\n  issfa structure show \"path(8) x path(8)\"\n  \
     issfa structure show \"groups(8,8,5,11)\" --out groups")]
@@ -30,31 +30,23 @@ struct Show {
     /// The expression, such as "cycle(24) x path(33)"; words: path(n), cycle(n), groups(sizes), wavelet(n,haar|d4),
     /// iid(n), graph(FILE)
     structure: String,
-    /// Sites along each axis, where the expression leaves them out
-    #[arg(long)]
-    grid: Option<String>,
-    /// The spectral curve
-    #[arg(long, default_value = "q")]
-    curve: String,
-    /// The curve's parameters, which scale the eigenvectors (default: 1 each)
-    #[arg(long)]
-    theta: Option<String>,
+    #[command(flatten)]
+    prior: PriorOptions,
     /// The folder to make for the figure (an earlier one made by this command is replaced)
     #[arg(long, default_value = "structure")]
     out: PathBuf,
 }
 
+/// Enough for the figure's eigenvectors.
+const N_IMAGES: usize = 100;
+
 pub fn run(options: Options, common: &Common) -> Outcome {
     let Action::Show(options) = options.action;
-    let grid = options.grid.as_deref().map(expression::parse_grid).transpose()?;
     let tell = |text: &str| common.say(text);
     let shelf = Shelf::beside(&options.out, &tell);
-    let structure = expression::build_with(Some(&options.structure), grid.as_deref(), &shelf)?;
-    memory::check(&structure.expression(), structure.n_sites().saturating_mul(8 * 100) as u64)?;
-    let spectrum = Spectrum::new(&structure, &Curve::parse(&options.curve)?);
-    let given = options.theta.as_deref().map(|text| numbers("--theta", text)).transpose()?;
-    let theta = given.unwrap_or_else(|| vec![1.0; spectrum.n_parameters()]);
-    spectrum.check_theta(&theta)?;
+    let usual = |spectrum: &Spectrum| vec![1.0; spectrum.n_parameters()];
+    let Prior { structure, spectrum, theta } =
+        options.prior.build(Some(&options.structure), &shelf, N_IMAGES, usual)?;
     let earlier = options.out.join("eigenvectors.svg").is_file();
     check_output(&options.out, Output::StructureShown, common.overwrite || earlier)?;
     prepare_output(&options.out, Output::StructureShown)?;
@@ -73,7 +65,7 @@ fn describe(structure: &Structure, spectrum: &Spectrum, theta: &[f64]) {
         format!("{} to {} ({n_zero} of {} are 0)", figure(low), figure(high), values.len())
     };
     out!("structure    {}", structure.expression());
-    out!("sites        {} ({})", structure.n_sites(), expression::show_grid(structure.grid()));
+    out!("sites        {} ({})", structure.n_sites(), show_grid(structure.grid()));
     for (at, axis) in structure.axes().iter().enumerate() {
         let n = axis.n_sites();
         out!(

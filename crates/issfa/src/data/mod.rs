@@ -1,5 +1,6 @@
 //! From files to spectral data: reading, stacking, centring, scaling, transforming.
 
+pub mod grid;
 pub mod load;
 pub mod memory;
 pub mod observations;

@@ -1,8 +1,8 @@
 //! Several input files as one table of rows, each file a run.
 
+use super::grid::show_grid;
 use super::read::{self, RowSource};
 use crate::error::{Error, Result};
-use crate::structure::expression::show_grid;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 

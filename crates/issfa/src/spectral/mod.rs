@@ -9,8 +9,10 @@ mod products;
 mod statistics;
 mod storage;
 mod sums;
+mod tile_work;
 mod tiles;
 
+pub use crate::lanes::TILE;
 pub use pass::{FeatureConditional, Projections, draw_features, project};
 pub use statistics::{mode_energies, squared_row_norms, sum_over_tiles, weighted_rows};
-pub use tiles::{FeatureSpectra, SpectralData, TILE, Tiles};
+pub use tiles::{FeatureSpectra, SpectralData, Tiles};

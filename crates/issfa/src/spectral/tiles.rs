@@ -3,12 +3,10 @@
 use super::storage::Storage;
 use crate::comm::Solo;
 use crate::error::Result;
+use crate::lanes::TILE;
 use crate::linalg::Real;
 use std::ops::Range;
 use std::path::Path;
-
-/// Modes in a tile (the last one of a grid may be narrower).
-pub const TILE: usize = 256;
 
 /// How `n_modes` modes are cut into tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 
 use super::Structure;
 use crate::error::{Error, Result};
+use crate::lanes::{TILE, Tileful};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -46,13 +47,12 @@ impl Curve {
         let mut position = 0;
         for part in text.split('+') {
             let indent = part.chars().take_while(|c| c.is_whitespace()).count();
-            terms.push(parse_term(part.trim()).ok_or_else(|| Error::Expression {
-                text: text.to_string(),
-                position: position + indent,
-                problem: format!(
+            terms.push(parse_term(part.trim()).ok_or_else(|| {
+                let problem = format!(
                     "'{}' is not a term of a curve; write q, q^2, q', q'^2 (powers are above 0 and below 100), their sums, or axes",
                     part.trim()
-                ),
+                );
+                Error::expression(text, position + indent, problem)
             })?);
             position += part.chars().count() + 1;
         }
@@ -101,22 +101,19 @@ pub struct Spectrum {
     axis_names: Vec<String>,
 }
 
-/// Modes taken at a time.
-pub const CHUNK: usize = 256;
-
-/// What [`Spectrum::differentiate`] fills, for up to [`CHUNK`] modes and two parameter sets.
+/// What [`Spectrum::differentiate`] fills, for up to a tile of modes and two parameter sets.
 #[derive(Clone, Debug)]
 pub struct CurveBatch {
-    pub precisions: [f64; CHUNK],
-    pub first: [[f64; CHUNK]; 2],
-    pub second: [[f64; CHUNK]; 2],
-    forms: [f64; CHUNK],
+    pub precisions: Tileful,
+    pub first: [Tileful; 2],
+    pub second: [Tileful; 2],
+    forms: Tileful,
 }
 
 impl Default for CurveBatch {
     fn default() -> Self {
-        let zeros = [0.0; CHUNK];
-        CurveBatch { precisions: [1.0; CHUNK], first: [zeros; 2], second: [zeros; 2], forms: zeros }
+        let zeros = [0.0; TILE];
+        CurveBatch { precisions: [1.0; TILE], first: [zeros; 2], second: [zeros; 2], forms: zeros }
     }
 }
 
@@ -218,20 +215,19 @@ impl Spectrum {
     /// The precisions of all modes.
     pub fn precisions(&self, theta: &[f64]) -> Vec<f64> {
         let mut precisions = vec![0.0; self.n_modes];
-        for (at, part) in precisions.chunks_mut(CHUNK).enumerate() {
-            let modes = at * CHUNK..at * CHUNK + part.len();
+        for (at, part) in precisions.chunks_mut(TILE).enumerate() {
+            let modes = at * TILE..at * TILE + part.len();
             pulp::Arch::new().dispatch(Precisions { spectrum: self, theta, modes, out: part });
         }
         precisions
     }
 
-    /// How many parameter sets there are, and what multiplies parameter `p` of a set at `modes` (nothing but 1 for the
-    /// ridge).
+    /// How many parameter sets there are.
     pub fn n_sets(&self) -> usize {
         self.n_sets
     }
 
-    /// See [`Spectrum::n_sets`].
+    /// What multiplies parameter `p` of a set at some modes; nothing for the ridge, which is multiplied by 1.
     #[inline(always)]
     pub fn coefficients(&self, p: usize, modes: Range<usize>) -> Option<&[f64]> {
         p.checked_sub(1).map(|axis| &self.eigenvalues[axis][modes])
@@ -261,7 +257,7 @@ impl Spectrum {
 
     /// `q` of one parameter set at some modes.
     #[inline(always)]
-    fn linear_forms(&self, theta: &[f64], set: usize, modes: Range<usize>, out: &mut [f64; CHUNK]) {
+    fn linear_forms(&self, theta: &[f64], set: usize, modes: Range<usize>, out: &mut Tileful) {
         let own = &theta[set * self.set_size()..];
         out[..modes.len()].fill(own[0]);
         for (values, t) in self.eigenvalues.iter().zip(&own[1..]) {
@@ -269,10 +265,10 @@ impl Spectrum {
         }
     }
 
-    /// The precisions of up to [`CHUNK`] modes. To be inlined into a `with_simd`.
+    /// The precisions of up to a tile of modes. To be inlined into a `with_simd`.
     #[inline(always)]
     pub fn precisions_at(&self, theta: &[f64], modes: Range<usize>, out: &mut [f64]) {
-        let mut forms = [0.0; CHUNK];
+        let mut forms = [0.0; TILE];
         out.fill(0.0);
         for term in &self.terms {
             self.linear_forms(theta, term.set, modes.clone(), &mut forms);

@@ -1,7 +1,8 @@
-//! The small language of structures and grids: `path(8) x iid`, `100x100`. Errors point at the place.
+//! The small language of structures: `path(8) x iid`. Errors point at the place.
 
 use super::wavelet::n_levels;
 use super::{Basis, Cycle, Filter, Graph, Groups, Iid, Path, Shelf, Structure, Wavelet};
+use crate::data::grid::{LONGEST_AXIS, show_grid};
 use crate::data::read;
 use crate::error::{Error, Result};
 use std::path::Path as FilePath;
@@ -30,31 +31,6 @@ const USAGE: [&str; 6] = [
     "iid or iid(n)",
     "graph(FILE)",
 ];
-
-/// The longest axis that is taken for meant.
-const LONGEST_AXIS: usize = 100_000_000;
-
-/// Reads a grid such as `100x100`.
-pub fn parse_grid(text: &str) -> Result<Vec<usize>> {
-    let mut position = 0;
-    let mut grid = Vec::new();
-    for part in text.split('x') {
-        match part.trim().parse::<usize>() {
-            Ok(n) if (1..=LONGEST_AXIS).contains(&n) => grid.push(n),
-            _ => return Err(wrong(text, position, "a grid is positive whole numbers joined by x, such as 100x100")),
-        }
-        position += part.chars().count() + 1;
-    }
-    if grid.iter().try_fold(1usize, |product, &n| product.checked_mul(n)).is_none() {
-        return Err(wrong(text, 0, "a grid with more sites than can be counted"));
-    }
-    Ok(grid)
-}
-
-/// A grid as a user writes it.
-pub fn show_grid(grid: &[usize]) -> String {
-    grid.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
-}
 
 /// The structure that `text` names (default: `path` on every axis); sizes left out come from `grid`.
 pub fn build(text: Option<&str>, grid: Option<&[usize]>) -> Result<Structure> {
@@ -85,14 +61,14 @@ pub fn build_with(text: Option<&str>, grid: Option<&[usize]>, shelf: &Shelf) -> 
             show_grid(grid),
             grid.len()
         );
-        return Err(wrong(text, 0, &problem));
+        return Err(Error::expression(text, 0, &problem));
     }
     let bases =
         axes.iter().enumerate().map(|(at, axis)| Writing { text, axis, n: grid.map(|grid| grid[at]) }.build(shelf));
     let structure = Structure::new(bases.collect::<Result<_>>()?);
     match structure.grid().iter().try_fold(1usize, |product, &n| product.checked_mul(n)) {
         Some(_) => Ok(structure),
-        None => Err(wrong(text, 0, "a structure with more sites than can be counted")),
+        None => Err(Error::expression(text, 0, "a structure with more sites than can be counted")),
     }
 }
 
@@ -135,7 +111,7 @@ fn check_word(text: &str, axis: &Axis) -> Result<()> {
     }
     let problem =
         format!("'{}' is not a structure; here one of these is meant to stand: {}", axis.word, USAGE.join("; "));
-    Err(wrong(text, axis.position, &problem))
+    Err(Error::expression(text, axis.position, &problem))
 }
 
 /// An axis within its expression, and the sites that the grid gives it.
@@ -161,7 +137,7 @@ impl Writing<'_> {
     }
 
     fn wrong(&self, at: Option<&Argument>, problem: &str) -> Error {
-        wrong(self.text, at.map_or(self.axis.position, |argument| argument.position), problem)
+        Error::expression(self.text, at.map_or(self.axis.position, |argument| argument.position), problem)
     }
 
     fn whole_number(&self, argument: &Argument, what: &str) -> Result<usize> {
@@ -295,7 +271,7 @@ fn parse(text: &str) -> Result<Vec<Axis>> {
         match characters.get(at) {
             None => return Ok(axes),
             Some('x') => at += 1,
-            Some(_) => return Err(wrong(text, at, "between two structures stands x, as in path x path")),
+            Some(_) => return Err(Error::expression(text, at, "between two structures stands x, as in path x path")),
         }
     }
 }
@@ -307,7 +283,11 @@ fn parse_axis(text: &str, characters: &[char], at: &mut usize) -> Result<Axis> {
     }
     let word: String = characters[position..*at].iter().collect();
     if word.is_empty() || word == "x" {
-        return Err(wrong(text, position, "a structure such as path, cycle(12) or iid is meant to stand here"));
+        return Err(Error::expression(
+            text,
+            position,
+            "a structure such as path, cycle(12) or iid is meant to stand here",
+        ));
     }
     skip_spaces(characters, at);
     if characters.get(*at) != Some(&'(') {
@@ -331,7 +311,7 @@ fn parse_arguments(text: &str, characters: &[char], at: &mut usize) -> Result<Ve
                 if c == ')' {
                     *at = here + 1;
                     return match arguments.iter().find(|argument| argument.text.is_empty()) {
-                        Some(empty) => Err(wrong(text, empty.position, "something is missing here")),
+                        Some(empty) => Err(Error::expression(text, empty.position, "something is missing here")),
                         None => Ok(arguments),
                     };
                 }
@@ -339,7 +319,7 @@ fn parse_arguments(text: &str, characters: &[char], at: &mut usize) -> Result<Ve
             _ => {}
         }
     }
-    Err(wrong(text, open, "this bracket is not closed"))
+    Err(Error::expression(text, open, "this bracket is not closed"))
 }
 
 fn argument(characters: &[char], first: usize) -> Argument {
@@ -352,10 +332,6 @@ fn skip_spaces(characters: &[char], at: &mut usize) {
     while characters.get(*at).is_some_and(|c| c.is_whitespace()) {
         *at += 1;
     }
-}
-
-fn wrong(text: &str, position: usize, problem: &str) -> Error {
-    Error::Expression { text: text.to_string(), position, problem: problem.to_string() }
 }
 
 #[cfg(test)]
@@ -442,13 +418,5 @@ mod tests {
         assert_eq!(with_absolute_files(" path x  iid").unwrap(), " path x  iid");
         let inline = "wavelet(4,haar,levels=1;2)";
         assert_eq!(with_absolute_files(inline).unwrap(), inline);
-    }
-
-    #[test]
-    fn grids() {
-        assert_eq!(parse_grid("100x3x7").unwrap(), [100, 3, 7]);
-        for bad in ["", "10x", "0x4", "a", "10x-1", "1.5"] {
-            assert!(parse_grid(bad).is_err(), "{bad}");
-        }
     }
 }

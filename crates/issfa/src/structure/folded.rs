@@ -35,11 +35,12 @@ struct Halves<'a> {
 impl Folded {
     /// The basis with entries `entry(site, mode)`.
     pub fn new(n: usize, n_lead: usize, entry: impl Fn(usize, usize) -> f64) -> Folded {
-        let (n_even, n_odd) = ((n + n_lead).div_ceil(2), (n - n_lead) / 2);
-        let even_mode = |k: usize| if k < n_lead { k } else { n_lead + 2 * (k - n_lead) };
-        let even = (0..n_even * n_even).map(|at| entry(at / n_even, even_mode(at % n_even))).collect();
-        let odd = (0..n_odd * n_odd).map(|at| entry(n_lead + at / n_odd, n_lead + 2 * (at % n_odd) + 1)).collect();
-        Folded { n, n_lead, even, odd }
+        let mut folded = Folded { n, n_lead, even: Vec::new(), odd: Vec::new() };
+        let (n_even, n_odd) = (folded.n_even(), folded.n_odd());
+        let even = |at: usize| entry(at / n_even, folded.even_mode(at % n_even));
+        let odd = |at: usize| entry(n_lead + at / n_odd, folded.odd_mode(at % n_odd));
+        (folded.even, folded.odd) = ((0..n_even * n_even).map(even).collect(), (0..n_odd * n_odd).map(odd).collect());
+        folded
     }
 
     fn n_odd(&self) -> usize {
@@ -165,10 +166,8 @@ impl Folded {
         match direction {
             Direction::ToSpectrum => self.fold_rows(block, &row, halves.even, halves.odd),
             Direction::ToSites => {
-                let rows = halves.even.chunks_exact_mut(width).enumerate();
-                rows.for_each(|(k, to)| to.copy_from_slice(&block[row(self.even_mode(k))]));
-                let rows = halves.odd.chunks_exact_mut(width).enumerate();
-                rows.for_each(|(k, to)| to.copy_from_slice(&block[row(self.odd_mode(k))]));
+                gather(block, |k| row(self.even_mode(k)), halves.even);
+                gather(block, |k| row(self.odd_mode(k)), halves.odd);
             }
         }
         let (even, odd) = (View::new(&self.even, n_even, n_even), View::new(&self.odd, n_odd, n_odd));
@@ -177,10 +176,8 @@ impl Folded {
         multiply(halves.odd_out, turned(odd), View::new(halves.odd, n_odd, width));
         match direction {
             Direction::ToSpectrum => {
-                let rows = halves.even_out.chunks_exact(width).enumerate();
-                rows.for_each(|(k, from)| block[row(self.even_mode(k))].copy_from_slice(from));
-                let rows = halves.odd_out.chunks_exact(width).enumerate();
-                rows.for_each(|(k, from)| block[row(self.odd_mode(k))].copy_from_slice(from));
+                scatter(block, |k| row(self.even_mode(k)), halves.even_out);
+                scatter(block, |k| row(self.odd_mode(k)), halves.odd_out);
             }
             Direction::ToSites => self.unfold_rows(block, &row, halves.even_out, halves.odd_out),
         }
@@ -197,8 +194,7 @@ impl Folded {
     /// [`Folded::fold_line`] for rows in place of numbers.
     fn fold_rows(&self, block: &[f64], row: &impl Fn(usize) -> Range<usize>, even: &mut [f64], odd: &mut [f64]) {
         let width = row(0).len();
-        let rows = even.chunks_exact_mut(width).enumerate();
-        rows.for_each(|(site, to)| to.copy_from_slice(&block[row(site)]));
+        gather(block, row, even);
         let sums = even[self.n_lead * width..].chunks_exact_mut(width);
         for (i, (sums, differences)) in sums.zip(odd.chunks_exact_mut(width)).enumerate() {
             for ((sum, difference), y) in sums.iter_mut().zip(differences).zip(&block[row(self.n - 1 - i)]) {
@@ -225,4 +221,16 @@ impl Folded {
                 .for_each(|(y, (sum, difference))| *y = sum - difference);
         }
     }
+}
+
+/// Copies rows of a block, the k-th from `place(k)`, until `to` is full.
+fn gather(block: &[f64], place: impl Fn(usize) -> Range<usize>, to: &mut [f64]) {
+    let rows = to.chunks_exact_mut(place(0).len()).enumerate();
+    rows.for_each(|(k, to)| to.copy_from_slice(&block[place(k)]));
+}
+
+/// The reverse of [`gather`].
+fn scatter(block: &mut [f64], place: impl Fn(usize) -> Range<usize>, from: &[f64]) {
+    let rows = from.chunks_exact(place(0).len()).enumerate();
+    rows.for_each(|(k, from)| block[place(k)].copy_from_slice(from));
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 /// Differences and negative eigenvalues up to this share of the largest are taken for rounding.
@@ -35,9 +35,14 @@ pub struct GraphFile {
 }
 
 /// The eigenvectors of a matrix, with its eigenvalues in ascending order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Graph {
     file: GraphFile,
+    decomposition: Arc<Decomposition>,
+}
+
+#[derive(Debug)]
+struct Decomposition {
     eigenvalues: Vec<f64>,
     vectors: Dense,
 }
@@ -45,21 +50,27 @@ pub struct Graph {
 /// Where decompositions are found again, and who hears of slow ones.
 pub struct Shelf<'a> {
     /// Folders that may hold decompositions.
-    pub folders: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
     /// Files of a run that exists: its decomposition is taken even where the file has changed or gone.
-    pub known: Vec<GraphFile>,
-    pub tell: &'a (dyn Fn(&str) + Sync),
+    known: Vec<GraphFile>,
+    tell: &'a (dyn Fn(&str) + Sync),
+    /// What was opened since the shelf was made: a graph that is asked for again is not decomposed again.
+    opened: Mutex<Vec<Graph>>,
 }
 
 impl Shelf<'_> {
+    fn new<'a>(folders: Vec<PathBuf>, known: &[GraphFile], tell: &'a (dyn Fn(&str) + Sync)) -> Shelf<'a> {
+        Shelf { folders, known: known.to_vec(), tell, opened: Mutex::default() }
+    }
+
     /// No shelf: everything is computed, quietly.
     pub fn none() -> Shelf<'static> {
-        Shelf { folders: Vec::new(), known: Vec::new(), tell: &|_| {} }
+        Shelf::new(Vec::new(), &[], &|_| {})
     }
 
     /// The shelf of a run or simulation that exists.
     pub fn of(folder: &Path, known: &[GraphFile]) -> Shelf<'static> {
-        Shelf { folders: vec![Shelf::inside(folder)], known: known.to_vec(), tell: &|_| {} }
+        Shelf::new(vec![Shelf::inside(folder)], known, &|_| {})
     }
 
     /// The folder of decompositions within a run or simulation.
@@ -75,10 +86,14 @@ impl Shelf<'_> {
             entries.into_iter().flatten().flatten().map(|entry| Shelf::inside(&entry.path())).collect();
         folders.retain(|folder| folder.is_dir());
         folders.sort();
-        Shelf { folders, known: Vec::new(), tell }
+        Shelf::new(folders, &[], tell)
     }
 
     fn find(&self, file: &GraphFile) -> Option<Graph> {
+        let opened = self.opened.lock().expect("nobody panics while holding the list");
+        if let Some(graph) = opened.iter().find(|graph| graph.file == *file) {
+            return Some(graph.clone());
+        }
         self.folders.iter().find_map(|folder| Graph::load(&folder.join(file.stored_name()), file).ok())
     }
 }
@@ -92,6 +107,12 @@ impl GraphFile {
 impl Graph {
     /// Reads the file, or finds what was made from it before. `n_from_grid` may exceed the sites that edges name.
     pub fn open(path: &Path, n_from_grid: Option<usize>, shelf: &Shelf) -> Result<Graph> {
+        let graph = Graph::find_or_decompose(path, n_from_grid, shelf)?;
+        shelf.opened.lock().expect("nobody panics while holding the list").push(graph.clone());
+        Ok(graph)
+    }
+
+    fn find_or_decompose(path: &Path, n_from_grid: Option<usize>, shelf: &Shelf) -> Result<Graph> {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         let known = shelf.known.iter().find(|file| file.path == path);
         if let Some(graph) = known.and_then(|file| shelf.find(file)) {
@@ -116,6 +137,12 @@ impl Graph {
         }
     }
 
+    /// `vectors` is row-major, sites x modes.
+    fn new(file: GraphFile, eigenvalues: Vec<f64>, vectors: Vec<f64>) -> Graph {
+        let vectors = Dense::new(eigenvalues.len(), vectors);
+        Graph { file, decomposition: Arc::new(Decomposition { eigenvalues, vectors }) }
+    }
+
     fn decompose(file: GraphFile, matrix: &Matrix, tell: &(dyn Fn(&str) + Sync)) -> Result<Graph> {
         let Eigen { mut values, vectors } = patiently(matrix, &file.path, tell);
         let largest = values.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
@@ -137,7 +164,7 @@ impl Graph {
         }
         let negligible = matrix.n as f64 * f64::EPSILON * largest;
         values.iter_mut().filter(|x| **x <= negligible).for_each(|x| *x = 0.0);
-        Ok(Graph { file, eigenvalues: values, vectors: Dense::new(matrix.n, vectors) })
+        Ok(Graph::new(file, values, vectors))
     }
 
     /// What was read, to be recorded.
@@ -155,8 +182,8 @@ impl Graph {
         let n = self.n_sites();
         let mut bundle = Bundle::default();
         bundle.note("format", FORMAT.to_string());
-        bundle.put("eigenvalues", &[n], &self.eigenvalues);
-        bundle.put("eigenvectors", &[n, n], self.vectors.matrix());
+        bundle.put("eigenvalues", &[n], &self.decomposition.eigenvalues);
+        bundle.put("eigenvectors", &[n, n], self.decomposition.vectors.matrix());
         bundle.save(&path)
     }
 
@@ -167,11 +194,7 @@ impl Graph {
             return Err(Error::OtherFormat { path: path.to_path_buf(), found, supported: FORMAT });
         }
         let n = file.n_sites;
-        Ok(Graph {
-            file: file.clone(),
-            eigenvalues: stored.values("eigenvalues", &[n])?,
-            vectors: Dense::new(n, stored.values("eigenvectors", &[n, n])?),
-        })
+        Ok(Graph::new(file.clone(), stored.values("eigenvalues", &[n])?, stored.values("eigenvectors", &[n, n])?))
     }
 }
 
@@ -209,7 +232,7 @@ fn patiently(matrix: &Matrix, path: &Path, tell: &(dyn Fn(&str) + Sync)) -> Eige
 
 impl Basis for Graph {
     fn n_sites(&self) -> usize {
-        self.eigenvalues.len()
+        self.decomposition.eigenvalues.len()
     }
 
     fn word(&self) -> String {
@@ -217,7 +240,7 @@ impl Basis for Graph {
     }
 
     fn eigenvalues(&self) -> &[f64] {
-        &self.eigenvalues
+        &self.decomposition.eigenvalues
     }
 
     fn cost(&self) -> &'static str {
@@ -233,7 +256,7 @@ impl Basis for Graph {
     }
 
     fn apply(&self, direction: Direction, values: &mut [f64], inner: usize, scratch: &mut Vec<f64>) {
-        self.vectors.apply(direction, values, inner, scratch);
+        self.decomposition.vectors.apply(direction, values, inner, scratch);
     }
 }
 
@@ -449,14 +472,21 @@ mod tests {
         let graph = Graph::open(&path, None, &Shelf::none()).unwrap();
         let run = folder.path().join("run");
         graph.save(&Shelf::inside(&run)).unwrap();
+        let shelf = Shelf::none();
+        let [once, twice] = [0, 1].map(|_| Graph::open(&path, None, &shelf).unwrap());
+        assert!(Arc::ptr_eq(&once.decomposition, &twice.decomposition), "decomposed once for one shelf");
         let known = [graph.file().clone()];
         let shelf = Shelf::of(&run, &known);
         let again = Graph::open(&path, None, &shelf).unwrap();
-        assert_eq!((again.eigenvalues(), again.vectors.matrix()), (graph.eigenvalues(), graph.vectors.matrix()));
+        assert_eq!(
+            (again.eigenvalues(), again.decomposition.vectors.matrix()),
+            (graph.eigenvalues(), graph.decomposition.vectors.matrix())
+        );
         // A run keeps its own graph when the file changes or goes; without its decomposition the change is refused.
         fs::write(&path, "0,1\n1,2\n2,3\n3,0\n").unwrap();
         assert_eq!(Graph::open(&path, None, &shelf).unwrap().eigenvalues(), graph.eigenvalues());
         fs::remove_dir_all(&run).unwrap();
+        let shelf = Shelf::of(&run, &known);
         assert!(Graph::open(&path, None, &shelf).unwrap_err().to_string().contains("has changed"));
         let beside = Shelf::beside(&run, &|_| {});
         assert!(beside.folders.is_empty());

@@ -108,13 +108,14 @@ pub(crate) mod checks {
                 assert!((entry - laplacian[a * n + b]).abs() < limit, "{}: entry {a}, {b}: {entry}", basis.word());
             }
         }
-        for inner in [1, 3] {
-            check_lines(basis, &matrix, inner);
+        // Few lines and more than are taken at a time, one after the other and side by side.
+        for (outer, inner) in [(2, 1), (2, 3), (300, 1), (1, 300)] {
+            check_lines(basis, &matrix, outer, inner);
         }
     }
 
-    fn check_lines(basis: &dyn Basis, matrix: &[f64], inner: usize) {
-        let (n, outer) = (basis.n_sites(), 2);
+    fn check_lines(basis: &dyn Basis, matrix: &[f64], outer: usize, inner: usize) {
+        let n = basis.n_sites();
         let original: Vec<f64> = (0..outer * n * inner).map(|i| (i as f64 * 1.7).sin()).collect();
         let mut values = original.clone();
         basis.apply(Direction::ToSpectrum, &mut values, inner, &mut Vec::new());

@@ -1,0 +1,235 @@
+//! The loops over one tile, compiled for the machine's vectors: `W'Y`, the draw, and projection with residual.
+//!
+//! They are plain loops inside `with_simd`, which the dispatcher instantiates with the instructions that the machine has.
+//! Order and rounding do not depend on them.
+
+use super::FeatureConditional;
+use super::products::{Packed, ROWS};
+use super::sums::{Factors, FixedSums};
+use crate::linalg::Real;
+use crate::model::Loadings;
+use pulp::{Simd, WithSimd};
+
+/// Rows that stay in cache while `W'Y` is formed, with as many that are being fetched.
+const ROW_BLOCK: usize = 128;
+
+/// Modes that are worked on at a time in registers.
+const PIECE: usize = 64;
+
+/// `B = W'Y` at one tile. A block of rows stays in cache while each feature adds up its rows, a piece of the tile in
+/// registers.
+pub struct AddStatistic<'a, R> {
+    pub rows: &'a [R],
+    pub width: usize,
+    pub columns: &'a Columns<R>,
+    pub statistic: &'a mut [R],
+}
+
+impl<R: Real> WithSimd for AddStatistic<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let AddStatistic { rows, width, columns, statistic } = self;
+        statistic.fill(R::zero());
+        let n_features = columns.n_features.max(1);
+        for (block, start) in (0..rows.len()).step_by(ROW_BLOCK * width).enumerate() {
+            let (rows, later) = rows[start..].split_at((ROW_BLOCK * width).min(rows.len() - start));
+            let mut later = later[..rows.len().min(later.len())].chunks(rows.len().div_ceil(n_features));
+            for (feature, sums) in statistic.chunks_exact_mut(width).enumerate() {
+                prefetch(later.next().unwrap_or_default());
+                let entries = columns.of(block, feature);
+                if entries.is_empty() {
+                    continue;
+                }
+                let (pieces, tail) = sums.as_chunks_mut::<PIECE>();
+                for (at, piece) in pieces.iter_mut().enumerate() {
+                    let mut sum = [R::zero(); PIECE];
+                    for &(row, weight) in entries {
+                        let first = row as usize * width + at * PIECE;
+                        let values: &[R; PIECE] = rows[first..first + PIECE].try_into().expect("a piece of a row");
+                        for v in 0..PIECE {
+                            sum[v] = values[v].mul_add(weight, sum[v]);
+                        }
+                    }
+                    piece.iter_mut().zip(sum).for_each(|(total, part)| *total = part.mul_add(R::one(), *total));
+                }
+                let first = width - tail.len();
+                for (offset, total) in tail.iter_mut().enumerate() {
+                    let add = |sum: R, &(row, weight): &(u32, R)| {
+                        rows[row as usize * width + first + offset].mul_add(weight, sum)
+                    };
+                    *total = entries.iter().fold(R::zero(), add).mul_add(R::one(), *total);
+                }
+            }
+        }
+    }
+}
+
+/// The loadings by rows, weights negated and in the precision of the data.
+pub struct RowEntries<R> {
+    starts: Vec<usize>,
+    entries: Vec<(u32, R)>,
+}
+
+impl<R: Real> RowEntries<R> {
+    pub fn new(loadings: &Loadings) -> RowEntries<R> {
+        let (mut starts, mut entries) = (vec![0], Vec::with_capacity(loadings.n_active()));
+        for row in loadings.rows() {
+            entries.extend(row.iter().map(|entry| (entry.feature as u32, R::from_f64(-entry.weight))));
+            starts.push(entries.len());
+        }
+        RowEntries { starts, entries }
+    }
+
+    #[inline(always)]
+    fn of(&self, row: usize) -> &[(u32, R)] {
+        &self.entries[self.starts[row]..self.starts[row + 1]]
+    }
+}
+
+/// The loadings by blocks of rows and, within a block, by features.
+pub struct Columns<R> {
+    n_features: usize,
+    /// Where the entries of each (block, feature) start, and the end.
+    starts: Vec<usize>,
+    /// Row within the block, and weight.
+    entries: Vec<(u32, R)>,
+}
+
+impl<R: Real> Columns<R> {
+    pub fn new(loadings: &Loadings) -> Columns<R> {
+        let n_features = loadings.n_features();
+        let (mut starts, mut entries) = (vec![0], Vec::with_capacity(loadings.n_active()));
+        let mut lists = vec![Vec::new(); n_features];
+        for rows in loadings.rows().chunks(ROW_BLOCK) {
+            for (row, entry) in rows.iter().enumerate().flat_map(|(row, list)| list.iter().map(move |e| (row, e))) {
+                lists[entry.feature].push((row as u32, R::from_f64(entry.weight)));
+            }
+            for list in &mut lists {
+                entries.append(list);
+                starts.push(entries.len());
+            }
+        }
+        Columns { n_features, starts, entries }
+    }
+
+    #[inline(always)]
+    fn of(&self, block: usize, feature: usize) -> &[(u32, R)] {
+        let at = block * self.n_features + feature;
+        &self.entries[self.starts[at]..self.starts[at + 1]]
+    }
+}
+
+/// Turns the rotated statistic into the rotated draw.
+pub struct DrawRotated<'a, R> {
+    pub conditional: &'a FeatureConditional<'a>,
+    pub precisions: &'a [f64],
+    pub rotated: &'a mut [R],
+    pub normals: &'a [f64],
+}
+
+impl<R: Real> WithSimd for DrawRotated<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let width = self.precisions.len();
+        let per_noise = 1.0 / self.conditional.noise_variance;
+        let rows = self.rotated.chunks_exact_mut(width).zip(self.normals.chunks_exact(width));
+        for ((row, normals), value) in rows.zip(&self.conditional.rotation.values) {
+            let from_data = value.max(0.0) * per_noise;
+            for ((x, h), normal) in row.iter_mut().zip(self.precisions).zip(normals) {
+                let variance = 1.0 / (from_data + h);
+                *x = R::from_f64(x.to_f64() * per_noise * variance + normal * variance.sqrt());
+            }
+        }
+    }
+}
+
+/// Adds a tile's share of `Y S'` to `sums` and returns its share of the squared residual, a few rows at a time.
+pub struct ProjectRows<'a, R> {
+    pub rows: &'a [R],
+    pub width: usize,
+    pub entries: &'a RowEntries<R>,
+    pub features: &'a [R],
+    pub packed: &'a Packed<R>,
+    pub products: &'a mut [R],
+    pub sums: &'a mut FixedSums,
+    pub factors: &'a Factors,
+}
+
+impl<R: Real> WithSimd for ProjectRows<'_, R> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        let ProjectRows { width, features, .. } = self;
+        let mut squares = [0.0; PIECE];
+        for (group, rows) in self.rows.chunks(ROWS * width).enumerate() {
+            let products = &mut self.products[..rows.len() / width * self.factors.n_cols()];
+            self.packed.inner_products(rows, products);
+            self.sums.add_rows(group * ROWS, products, self.factors);
+            let later = self.rows.get((group + 1) * ROWS * width..).unwrap_or_default();
+            let entries = |row: usize| self.entries.of(group * ROWS + row);
+            add_squared_residuals(rows, later, features, width, entries, &mut squares);
+        }
+        squares.iter().sum()
+    }
+}
+
+/// Asks the machine to bring numbers nearer that will be needed soon; it changes nothing else.
+#[inline(always)]
+fn prefetch<R>(values: &[R]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in values.chunks(64 / size_of::<R>()) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: a prefetch is a hint about an address and reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = values;
+}
+
+/// Adds `(y - w S)^2` of some rows at one tile to `lanes`. A piece of all features stays in the first cache while the rows
+/// go by, and a piece of a row in registers while features are taken off. Meanwhile the `later` rows are fetched.
+#[inline(always)]
+fn add_squared_residuals<'a, R: Real>(
+    rows: &[R],
+    later: &[R],
+    features: &[R],
+    width: usize,
+    entries: impl Fn(usize) -> &'a [(u32, R)],
+    lanes: &mut [f64; PIECE],
+) {
+    let n_rows = rows.len() / width;
+    for first in (0..width / PIECE * PIECE).step_by(PIECE) {
+        let piece = |from: &[R], at: usize| -> [R; PIECE] {
+            from[at * width + first..at * width + first + PIECE].try_into().expect("a piece of a tile")
+        };
+        let mut squares = [R::zero(); PIECE];
+        for row in 0..n_rows {
+            prefetch(later.get(row * width + first..row * width + first + PIECE).unwrap_or_default());
+            let mut residual = piece(rows, row);
+            for &(feature, minus) in entries(row) {
+                let feature = piece(features, feature as usize);
+                for v in 0..PIECE {
+                    residual[v] = feature[v].mul_add(minus, residual[v]);
+                }
+            }
+            for v in 0..PIECE {
+                squares[v] = residual[v].mul_add(residual[v], squares[v]);
+            }
+        }
+        for v in 0..PIECE {
+            lanes[v] += squares[v].to_f64();
+        }
+    }
+    for row in 0..n_rows {
+        for mode in width / PIECE * PIECE..width {
+            let take_off =
+                |r: R, &(feature, minus): &(u32, R)| features[feature as usize * width + mode].mul_add(minus, r);
+            lanes[mode % PIECE] += entries(row).iter().fold(rows[row * width + mode], take_off).to_f64().powi(2);
+        }
+    }
+}
