@@ -298,9 +298,12 @@ impl Settings {
             let problem = format!("with {} sweeps after burn-in none would be kept", self.sweeps - self.burn_in);
             return Err(Error::setting("--thin", self.thin, problem));
         }
-        let needed = [Kernel::Features, Kernel::Noise];
-        if let Some(kernel) = needed.iter().find(|kernel| !self.sweep.kernels.contains(kernel)) {
-            return Err(Error::setting("kernels", kernel.name(), "every sweep needs this kernel"));
+        let has = |kernel: &Kernel| self.sweep.kernels.contains(kernel);
+        for needed in [&[Kernel::Features, Kernel::FeaturesOneByOne][..], &[Kernel::Noise]] {
+            if !needed.iter().any(has) {
+                let names = needed.iter().map(|kernel| kernel.name()).collect::<Vec<_>>().join(" or ");
+                return Err(Error::setting("kernels", names, "every sweep needs this kernel"));
+            }
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use crate::init;
 use crate::linalg::Real;
 use crate::model::{Model, State};
 use crate::new_rows;
+use crate::pca::evidence::{self, EvidenceCurve};
 use crate::run_folder::{Output, Run, prepare_output};
 use crate::spectral::SpectralData;
 use crate::structure::{Direction, Shelf, Spectrum, Structure};
@@ -131,7 +132,8 @@ impl<R: Real> Prepared<R> {
         }
     }
 
-    fn initial_state(&self, chain: u32) -> Result<State<R>> {
+    /// Where a chain starts.
+    pub fn initial_state(&self, chain: u32) -> Result<State<R>> {
         match &self.checked.init {
             Init::KMeans(n) => Ok(init::k_means(&self.model, *n, self.checked.settings.seed, chain)),
             Init::Empty => Ok(init::empty(&self.model)),
@@ -222,10 +224,29 @@ fn run_chains<R: Real>(
             break;
         }
     }
-    if n_chains > 1 && ending == Ending::Finished {
-        write_stability(prepared, folder, n_chains)?;
+    if ending == Ending::Finished {
+        if n_chains > 1 {
+            write_stability(prepared, folder, n_chains)?;
+        }
+        write_evidence(prepared, folder, observer)?;
     }
     Ok(ending)
+}
+
+/// The eigenvalues of the data and the evidence for principal components, where they take seconds.
+fn write_evidence<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Observer) -> Result<()> {
+    if folder.join(evidence::FILE).is_file() {
+        return Ok(());
+    }
+    let dimension = prepared.record.n_rows.min(prepared.record.n_sites);
+    if dimension > evidence::QUICK {
+        observer.note(&format!(
+            "the eigenvalues of {dimension} dimensions take a while: issfa report {} adds their figure",
+            folder.display()
+        ));
+        return Ok(());
+    }
+    EvidenceCurve::of(&prepared.model.data, prepared.preprocessing.factor).write(folder)
 }
 
 /// Rewrites every chain's results with the best matches in the others.

@@ -18,6 +18,8 @@ pub struct Effort {
 impl Effort {
     /// For results.
     pub const FULL: Effort = Effort { sweeps: 25, dropped: 10 };
+    /// For intervals: the last of as many updates as results get.
+    pub const ONE_DRAW: Effort = Effort { sweeps: 25, dropped: 24 };
     /// For a trace: one draw after a short warm-up.
     pub const BRIEF: Effort = Effort { sweeps: 5, dropped: 4 };
 }

@@ -1,13 +1,15 @@
 //! The figures of a run and of its comparison with a known truth.
 
-use crate::data::read;
+use crate::data::load::training_rows;
 use crate::data::read::npy::read_npy_f32;
+use crate::data::{Observations, memory, read};
 use crate::error::{Error, Result};
 use crate::figures::bars::{columns, histogram};
 use crate::figures::images::{GalleryOptions, GalleryRow, Limits, Panel, gallery};
 use crate::figures::lines::{LinePanel, Mark, Series, panels};
 use crate::figures::ticks::{Scale, number};
 use crate::linalg::Real;
+use crate::pca::evidence::{self, EvidenceCurve};
 use crate::run_folder::Run;
 use crate::structure::{Direction, Spectrum, Structure};
 use crate::summary::features::{excess_kurtosis, read_images, read_table};
@@ -29,6 +31,9 @@ pub fn write_figures(run: &Run) -> Result<()> {
         return Ok(());
     }
     traces(run, &chains).save(&folder, "traces")?;
+    if let Some(curve) = EvidenceCurve::read(&run.folder)? {
+        dimensionality(&curve, read_table(&run.folder.join("features.tsv"))?.len()).save(&folder, "dimensionality")?;
+    }
     n_features(run, &chains).save(&folder, "n_features")?;
     let (grid, images) = read_images(&run.folder.join("features.npy"))?;
     if images.is_empty() {
@@ -50,6 +55,53 @@ pub fn write_figures(run: &Run) -> Result<()> {
         profiles(&images, &grid, &|at| table[at].id.to_string()).save(&folder, "profiles")?;
     }
     weights(run)?.save(&folder, "weights")
+}
+
+/// Computes the eigenvalues and the evidence of a run that does not have them, from its data.
+pub fn add_evidence<R: Real>(run: &Run) -> Result<()> {
+    if run.folder.join(evidence::FILE).is_file() {
+        return Ok(());
+    }
+    run.check_inputs()?;
+    let (structure, preprocessing) = (run.structure()?, run.preprocessing()?);
+    let observations = Observations::open(&run.checked.settings.input)?;
+    let (n_rows, n_sites) = (run.record.n_rows as u64, run.record.n_sites as u64);
+    let needed = n_rows * n_sites * R::BYTES as u64 + 3 * 8 * n_rows.min(n_sites).pow(2);
+    memory::check(&format!("the eigenvalues of {n_rows} x {n_sites}"), needed)?;
+    let data = training_rows::<R>(&observations, &structure, &preprocessing, None)?;
+    EvidenceCurve::of(&data, preprocessing.factor).write(&run.folder)
+}
+
+/// Eigenvalues and evidence, with what PCA and what the model make of them.
+fn dimensionality(curve: &EvidenceCurve, n_persistent: usize) -> crate::figures::Figure {
+    let best = curve.best();
+    let shown = (3 * best.unwrap_or(0).max(n_persistent)).max(60).min(curve.eigenvalues.len());
+    let series = |values: &[f64], name: &str| {
+        let y: Vec<f64> = values.iter().take(shown).copied().collect();
+        vec![Series { name: name.into(), x: (1..=y.len()).map(|k| k as f64).collect(), y }]
+    };
+    let largest = curve.ln_evidence.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let relative: Vec<f64> = curve.ln_evidence.iter().map(|x| x - largest).collect();
+    let persistent = (1..=shown)
+        .contains(&n_persistent)
+        .then(|| Mark { at: n_persistent as f64, label: "persistent features".into() });
+    let list = [
+        LinePanel {
+            y_label: "eigenvalue".into(),
+            series: series(&curve.eigenvalues, "eigenvalues"),
+            vertical: persistent,
+            scale: Scale::Log10,
+            ..LinePanel::default()
+        },
+        LinePanel {
+            y_label: "ln evidence - largest".into(),
+            x_label: "principal components".into(),
+            series: series(&relative, "evidence"),
+            vertical: best.map(|k| Mark { at: k as f64, label: format!("largest at {k}") }),
+            ..LinePanel::default()
+        },
+    ];
+    panels("How many principal components: eigenvalues and Minka's evidence", &list)
 }
 
 fn panel(image: &[f32], grid: &[usize], caption: String) -> Panel {
@@ -182,7 +234,7 @@ fn reconstructions<R: Real>(run: &Run, simulation: &Path, grid: &[usize]) -> Res
     order.sort_by(|&a, &b| energy(b).total_cmp(&energy(a)));
     order.truncate(SHOWN);
     let mut reconstructed = Vec::new();
-    let observations = crate::data::Observations::open(&[simulation.join("heldout.npy")])?;
+    let observations = Observations::open(&[simulation.join("heldout.npy")])?;
     fitted.transform::<R>(&observations, CenterNew::Train, &[], &mut |batch| {
         reconstructed.extend_from_slice(&batch.reconstruction);
         Ok(())

@@ -26,6 +26,7 @@ pub enum Purpose {
     IbpRepulsion = 20,
     WeightMeans = 21,
     WeightPrecisions = 22,
+    FeatureOrder = 23,
     NewRows = 30,
     HiddenCells = 31,
 }

@@ -121,6 +121,7 @@ impl Output {
                 "weights.npy",
                 "activation.npy",
                 "reconstruction.npy",
+                "eigenvalues.csv",
                 "draws",
                 "checkpoint",
                 "figures",

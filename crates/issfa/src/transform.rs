@@ -120,9 +120,7 @@ impl Fitted {
                 *offset = self.preprocessing.apply(row, means);
             },
         );
-        to_spectra(rows, &self.structure, |_| {});
-        let mut data = SpectralData::<R>::zeros(n_rows, n_sites);
-        lay_out(rows, 0, &mut data);
+        let data = self.spectra::<R>(rows);
         let mut sums = Sums::new(n_rows, n_sites, self.ids.len());
         for (number, path) in self.draws.iter().enumerate() {
             let state = Draws::read::<R>(path)?;
@@ -132,6 +130,15 @@ impl Fitted {
             self.add_draw(&state, &means, drop, &mut sums);
         }
         Ok(self.finish(sums, first_row, means, &offsets))
+    }
+
+    /// The spectra of prepared rows, which are used up.
+    pub fn spectra<R: Real>(&self, rows: &mut [f64]) -> SpectralData<R> {
+        let n_sites = self.structure.n_sites();
+        to_spectra(rows, &self.structure, |_| {});
+        let mut data = SpectralData::zeros(rows.len() / n_sites, n_sites);
+        lay_out(rows, 0, &mut data);
+        data
     }
 
     fn add_draw<R: Real>(&self, state: &State<R>, means: &[RowMeans], drop: &[u64], sums: &mut Sums) {

@@ -78,6 +78,18 @@ fn the_whole_sweep_on_other_models() {
     check(&cases.into_iter().enumerate().map(one).collect::<Vec<_>>());
 }
 
+#[test]
+fn features_one_by_one() {
+    let alone = vec![Kernel::FeaturesOneByOne];
+    let mut sweep = Kernel::DEFAULT_SWEEP.to_vec();
+    sweep[0] = Kernel::FeaturesOneByOne;
+    let one = |(seed, kernels): (usize, Vec<Kernel>)| {
+        let subject = Subject::Kernels(kernels);
+        (subject.name(), run(&Tiny::default(), &subject, 401 + seed as u64, repeats()))
+    };
+    check(&[alone, sweep].into_iter().enumerate().map(one).collect::<Vec<_>>());
+}
+
 /// The worst statistic of a wrong subject.
 fn worst_of(subject: Subject, seed: u64, repeats: u64) -> f64 {
     let report = run(&Tiny::default(), &subject, seed, repeats);

@@ -7,9 +7,11 @@ use issfa::comm::Solo;
 use issfa::kernels::{Kernel, Phase, Turn};
 use issfa::linalg::{Real, symmetric_eigen};
 use issfa::model::{Loadings, Model, State, simulate};
-use issfa::rng::{Stream, Streams};
+use issfa::rng::{Purpose, Stream, Streams};
 use issfa::selftest::threshold;
-use issfa::spectral::{FeatureConditional, FeatureSpectra, Projections, SpectralData, draw_features, project};
+use issfa::spectral::{
+    FeatureConditional, FeatureSpectra, Projections, Scan, SpectralData, TILE, draw_features, project,
+};
 use issfa::spectral::{squared_row_norms, sum_over_tiles};
 use issfa::sweep;
 use rayon::ThreadPoolBuilder;
@@ -42,9 +44,13 @@ impl<R: Real> Case<R> {
 
     fn draw(&mut self, sweep: u64) -> Projections {
         let rotation = symmetric_eigen(&self.loadings.gram(), self.loadings.n_features());
+        self.draw_with(Scan::Joint(&rotation), sweep)
+    }
+
+    fn draw_with(&mut self, scan: Scan, sweep: u64) -> Projections {
         let streams = Streams { seed: 3, chain: 0, sweep };
         let conditional = FeatureConditional {
-            rotation: &rotation,
+            scan,
             noise_variance: self.noise_variance,
             precisions: &self.precisions,
             streams: &streams,
@@ -88,6 +94,43 @@ impl<R: Real> Case<R> {
         }
         assert_eq!(projections.gram().len(), k * k);
         assert_close(projections.squared_residual(), residual, tolerance, residual, &format!("{what}: residual"));
+    }
+}
+
+/// One feature after the other, from the residual of the rows: no statistic, no Gram matrix.
+#[test]
+fn one_by_one_equals_its_slow_twin() {
+    const SWEEP: u64 = 4;
+    for (n_rows, n_modes, k) in [(7, 5, 1), (7, 300, 3), (40, 530, 6)] {
+        let mut case = Case::<f64>::new(n_rows, n_modes, k);
+        let order: Vec<usize> = (0..k).rev().collect();
+        let mut expected = spectra(&case.features);
+        for (tile, first) in (0..n_modes).step_by(TILE).enumerate() {
+            let width = TILE.min(n_modes - first);
+            let streams = Streams { seed: 3, chain: 0, sweep: SWEEP };
+            let normals = normals(k * width, &mut streams.stream(Purpose::Features, 0, tile as u64));
+            for &feature in &order {
+                for mode in first..first + width {
+                    let (mut precision, mut pull) = (case.precisions[mode], 0.0);
+                    for row in 0..n_rows {
+                        let mine = case.loadings.row(row).iter().find(|entry| entry.feature == feature);
+                        let weight = mine.map_or(0.0, |entry| entry.weight);
+                        let others = case.loadings.row(row).iter().filter(|entry| entry.feature != feature);
+                        let explained: f64 = others.map(|entry| entry.weight * expected[entry.feature][mode]).sum();
+                        precision += weight * weight / case.noise_variance;
+                        pull += weight * (case.data.row(row)[mode] - explained) / case.noise_variance;
+                    }
+                    let normal = normals[feature * width + mode - first];
+                    expected[feature][mode] = pull / precision + normal / precision.sqrt();
+                }
+            }
+        }
+        let gram = case.loadings.gram();
+        let projections = case.draw_with(Scan::OneByOne { gram: &gram, order: &order }, SWEEP);
+        case.check(&projections, 1e-9, "one by one");
+        for (found, expected) in spectra(&case.features).iter().zip(&expected) {
+            found.iter().zip(expected).for_each(|(x, y)| assert_close(*x, *y, 1e-10, 10.0, "one by one"));
+        }
     }
 }
 

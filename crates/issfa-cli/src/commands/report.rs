@@ -4,6 +4,7 @@ use super::with_precision;
 use crate::Outcome;
 use crate::options::Common;
 use clap::Args;
+use issfa::report::{add_evidence, write_truth_figures};
 use issfa::run_folder::Run;
 use std::path::PathBuf;
 
@@ -20,9 +21,9 @@ pub struct Options {
 
 pub fn run(options: Options, common: &Common) -> Outcome {
     let run = Run::open(&options.run)?;
+    with_precision!(run.checked.settings.precision, add_evidence(&run))?;
     issfa::report::write_figures(&run)?;
     if let Some(simulation) = &options.truth {
-        use issfa::report::write_truth_figures;
         with_precision!(run.checked.settings.precision, write_truth_figures(&run, simulation))?;
     }
     common.say(&format!("figures in {}", run.folder.join("figures").display()));

@@ -54,6 +54,9 @@ fn print(overview: &Overview) {
         100.0 * overview.variance_explained,
     );
     print_counts(overview);
+    if let Some(dimension) = overview.minka_dimension {
+        out!("principal components by Minka's evidence: {dimension}");
+    }
     out!("\n{:24} {:>12} {:>12} {:>12} {:>12} {:>7} {:>6}", "", "mean", "5%", "median", "95%", "ESS", "R-hat");
     for quantity in &overview.quantities {
         let [low, middle, high] = quantity.quantiles;

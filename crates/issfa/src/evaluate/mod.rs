@@ -1,4 +1,5 @@
 //! How good a fit is: against a known truth, and by predicting hidden cells of new rows.
 
+pub mod coverage;
 pub mod hidden;
 pub mod truth;

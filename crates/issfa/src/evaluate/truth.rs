@@ -1,5 +1,6 @@
 //! Measures against a simulation's truth.
 
+use super::coverage::{Truth, coverage};
 use crate::data::Observations;
 use crate::data::load::training_rows;
 use crate::data::preprocess::{Centering, Preprocessing};
@@ -20,7 +21,8 @@ use serde::Serialize;
 use std::path::Path;
 
 const PCA_DIMENSION: usize = 33;
-const FOUND: f64 = 0.7;
+/// A true feature with at least this absolute cosine counts as found.
+pub const FOUND: f64 = 0.7;
 
 /// The figures of `issfa evaluate --truth`.
 #[derive(Clone, Debug, Serialize)]
@@ -31,6 +33,8 @@ pub struct TruthReport {
     pub pca33_error_ratio: f64,
     /// Sum over true features of the least squared distance to a found one (unit norm, sign free).
     pub feature_recovery_error: f64,
+    /// The same for the features of the last kept draw.
+    pub final_sample_recovery_error: f64,
     /// The same for the posterior mean given the true weights.
     pub oracle_feature_recovery_error: f64,
     pub mean_cosine: f64,
@@ -43,6 +47,10 @@ pub struct TruthReport {
     /// Excess kurtosis of all entries of W on unit-norm shared features, mean over kept draws.
     pub weight_kurtosis: f64,
     pub truth_weight_kurtosis: f64,
+    /// Shares of numbers whose 90% interval, from at least 19 kept draws, holds the truth.
+    pub feature_coverage: Option<f64>,
+    pub training_coverage: Option<f64>,
+    pub heldout_coverage: Option<f64>,
 }
 
 /// Compares a run with the simulation it was fitted to.
@@ -67,13 +75,19 @@ pub fn evaluate<R: Real>(run: &Run, simulation_folder: &Path) -> Result<TruthRep
     let heldout_error = heldout_error::<R>(&fitted, simulation_folder)?;
     let (n_features_mean, weight_kurtosis) = (mean_features(run)?, mean_kurtosis::<R>(&fitted)?);
     let (_, true_weights) = read_npy_f64(&simulation_folder.join("truth_weights.npy"))?;
+    let final_sample = final_sample::<R>(&fitted)?;
+    let (_, heldout) = read_npy_f32(&simulation_folder.join("heldout.npy"))?;
+    let (_, clean) = read_npy_f32(&simulation_folder.join("truth_heldout.npy"))?;
+    let known = Truth { features: &truth, weights: &true_weights, heldout: (&heldout, &clean) };
+    let covered = coverage::<R>(&fitted, &known)?;
+    let cosines_with =
+        |images: &[Vec<f32>]| truth.iter().map(|feature| best_cosine(feature, images)).collect::<Vec<_>>();
     Ok(TruthReport {
         heldout_error,
         pca33_error_ratio: pca_error::<R>(&training, &structure, simulation_folder)? / heldout_error,
         feature_recovery_error: recovery_error(&cosines),
-        oracle_feature_recovery_error: recovery_error(
-            &truth.iter().map(|feature| best_cosine(feature, &oracle)).collect::<Vec<_>>(),
-        ),
+        final_sample_recovery_error: recovery_error(&cosines_with(&final_sample)),
+        oracle_feature_recovery_error: recovery_error(&cosines_with(&oracle)),
         mean_cosine: cosines.iter().sum::<f64>() / cosines.len() as f64,
         min_cosine: cosines.iter().copied().fold(f64::INFINITY, f64::min),
         n_found: cosines.iter().filter(|cosine| **cosine >= FOUND).count(),
@@ -82,16 +96,28 @@ pub fn evaluate<R: Real>(run: &Run, simulation_folder: &Path) -> Result<TruthRep
         n_features_mean,
         weight_kurtosis,
         truth_weight_kurtosis: kurtosis_with_zeros(true_weights.iter().copied(), true_weights.len() as f64),
+        feature_coverage: covered.features,
+        training_coverage: covered.training,
+        heldout_coverage: covered.heldout,
     })
+}
+
+/// The features of the last kept draw as unit images.
+fn final_sample<R: Real>(fitted: &Fitted) -> Result<Vec<Vec<f32>>> {
+    let state = Draws::read::<R>(fitted.draws.last().expect("a fit that opens has draws"))?;
+    let images = unit_images(&state.features, &fitted.structure, &fitted.preprocessing);
+    Ok(images.into_iter().map(|(image, _)| image.iter().map(|&x| x as f32).collect()).collect())
+}
+
+/// The cosine between a feature and an image of unit norm.
+pub fn cosine(feature: &[f32], image: &[f32]) -> f64 {
+    let norm = feature.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+    image.iter().zip(feature).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>() / norm
 }
 
 /// The best absolute cosine of a feature among unit images.
 pub fn best_cosine(feature: &[f32], images: &[Vec<f32>]) -> f64 {
-    let norm = feature.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
-    let cosine = |image: &Vec<f32>| {
-        image.iter().zip(feature).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>().abs() / norm
-    };
-    images.iter().map(cosine).fold(0.0, f64::max)
+    images.iter().map(|image| cosine(feature, image).abs()).fold(0.0, f64::max)
 }
 
 /// Sum of squared distances between unit vectors of these cosines.

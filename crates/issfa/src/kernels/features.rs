@@ -1,16 +1,42 @@
-//! All features, jointly, given the loadings, the noise and theta \[M2\].
+//! All features given the loadings, the noise and theta \[M2\]: jointly, or one after the other.
 
 use super::{Info, Turn};
 use crate::linalg::{Real, symmetric_eigen};
 use crate::model::{Model, State};
-use crate::spectral::{FeatureConditional, Projections, draw_features};
+use crate::rng::Purpose;
+use crate::spectral::{FeatureConditional, Projections, Scan, draw_features};
+use rand::seq::SliceRandom;
 
 /// Draws every feature at every mode in one pass over the data, which leaves fresh projections behind.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections, turn: &Turn) -> Info {
     let rotation = symmetric_eigen(&state.loadings.gram(), state.n_features());
+    draw(model, state, projections, turn, Scan::Joint(&rotation))
+}
+
+/// The same law reached feature by feature, as samplers of this kind usually do: it mixes worse, and is here to show that.
+pub fn update_one_by_one<R: Real>(
+    model: &Model<R>,
+    state: &mut State<R>,
+    projections: &mut Projections,
+    turn: &Turn,
+) -> Info {
+    let gram = state.loadings.gram();
+    // Storage order tells ages, so the order of the scan is drawn anew, and is the same for all modes.
+    let mut order: Vec<usize> = (0..state.n_features()).collect();
+    order.shuffle(&mut turn.streams.stream(Purpose::FeatureOrder, 0, 0));
+    draw(model, state, projections, turn, Scan::OneByOne { gram: &gram, order: &order })
+}
+
+fn draw<R: Real>(
+    model: &Model<R>,
+    state: &mut State<R>,
+    projections: &mut Projections,
+    turn: &Turn,
+    scan: Scan,
+) -> Info {
     let precisions = model.spectrum.precisions(&state.theta());
     let conditional = FeatureConditional {
-        rotation: &rotation,
+        scan,
         noise_variance: state.noise_variance,
         precisions: &precisions,
         streams: &turn.streams,

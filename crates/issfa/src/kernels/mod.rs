@@ -49,6 +49,7 @@ pub struct Info {
 #[serde(rename_all = "snake_case")]
 pub enum Kernel {
     Features,
+    FeaturesOneByOne,
     Noise,
     SharedActivations,
     TidyUp,
@@ -81,6 +82,7 @@ impl Kernel {
     pub fn name(self) -> &'static str {
         match self {
             Kernel::Features => "features",
+            Kernel::FeaturesOneByOne => "features_one_by_one",
             Kernel::Noise => "noise",
             Kernel::SharedActivations => "shared_activations",
             Kernel::TidyUp => "tidy_up",
@@ -104,6 +106,7 @@ impl Kernel {
     ) -> Info {
         match self {
             Kernel::Features => features::update(model, state, projections, turn),
+            Kernel::FeaturesOneByOne => features::update_one_by_one(model, state, projections, turn),
             Kernel::Noise => noise::update(model, state, projections, turn),
             Kernel::SharedActivations => shared_activations::update(model, state, projections, turn),
             Kernel::TidyUp => tidy_up::update(model, state, projections, turn),

@@ -5,7 +5,7 @@
 
 use super::products::{Packed, ROWS};
 use super::sums::{Factors, FixedSums, Units, bounding_exponent, exponent_holds};
-use super::tile_work::{AddStatistic, Columns, DrawRotated, ProjectRows, RowEntries};
+use super::tile_work::{AddStatistic, Columns, DrawOneByOne, DrawRotated, ProjectRows, RowEntries};
 use super::{FeatureSpectra, SpectralData};
 use crate::comm::Comm;
 use crate::linalg::{Eigen, Real, View, multiply};
@@ -16,12 +16,20 @@ use rand_distr::{Distribution, StandardNormal};
 
 /// What the features depend on besides the data and the loadings \[M2\].
 pub struct FeatureConditional<'a> {
-    /// Of `W'W`.
-    pub rotation: &'a Eigen,
+    pub scan: Scan<'a>,
     pub noise_variance: f64,
     /// `h_v`, one a mode.
     pub precisions: &'a [f64],
     pub streams: &'a Streams,
+}
+
+/// Which features are drawn at a time.
+#[derive(Clone, Copy)]
+pub enum Scan<'a> {
+    /// All of them, in the basis that diagonalises `W'W`.
+    Joint(&'a Eigen),
+    /// One after the other in `order`, given the rest; `gram` is `W'W`.
+    OneByOne { gram: &'a [f64], order: &'a [usize] },
 }
 
 /// `Y S'` and `S S'`: all that the rows need to know of the data. Stale once the features change.
@@ -76,7 +84,7 @@ impl Projections {
     }
 }
 
-/// Draws all features jointly from their conditional \[M2\] and projects the data onto them.
+/// Draws all features from their conditional \[M2\] and projects the data onto them.
 pub fn draw_features<R: Real>(
     data: &SpectralData<R>,
     row_norms: &[f64],
@@ -85,7 +93,10 @@ pub fn draw_features<R: Real>(
     spectra: &mut FeatureSpectra<R>,
     comm: &dyn Comm,
 ) -> Projections {
-    let vectors = conditional.rotation.vectors.iter().map(|&x| R::from_f64(x)).collect();
+    let vectors = match conditional.scan {
+        Scan::Joint(rotation) => rotation.vectors.iter().map(|&x| R::from_f64(x)).collect(),
+        Scan::OneByOne { .. } => Vec::new(),
+    };
     let drawing = Some(Drawing { conditional, vectors, columns: Columns::new(loadings) });
     Pass { data, row_norms, entries: RowEntries::new(loadings), drawing, comm }.run(spectra)
 }
@@ -109,7 +120,7 @@ struct Pass<'a, R> {
     comm: &'a dyn Comm,
 }
 
-/// A draw with its rotation and the loadings in the precision of the data.
+/// A draw with its rotation (of a joint one) and the loadings in the precision of the data.
 struct Drawing<'a, R> {
     conditional: &'a FeatureConditional<'a>,
     vectors: Vec<R>,
@@ -141,19 +152,28 @@ impl<R: Real> Pass<'_, R> {
         let rows: Vec<i32> = self.row_norms.iter().map(|&norm| bounding_exponent(norm)).collect();
         let mut exponents: Vec<i32> =
             spectra.squared_norms().iter().map(|norm| bounding_exponent(norm.sqrt())).collect();
+        let mut drawing = self.drawing.as_ref();
         loop {
-            let (projections, norms) = self.attempt(spectra, &rows, &exponents);
+            let (projections, norms) = self.attempt(drawing, spectra, &rows, &exponents);
             let holds = exponents.iter().zip(&norms).all(|(&assumed, &norm)| exponent_holds(assumed, norm));
             // What is not finite is left for the chain to report.
             if holds || norms.iter().any(|norm| !norm.is_finite()) {
                 return projections;
             }
+            // The features are drawn: what is left is to add them up anew.
+            drawing = None;
             exponents = norms.iter().map(|&norm| bounding_exponent(norm)).collect();
         }
     }
 
     /// One pass with assumed exponents of the features' norms; returns the true norms too.
-    fn attempt(&self, spectra: &mut FeatureSpectra<R>, rows: &[i32], cols: &[i32]) -> (Projections, Vec<f64>) {
+    fn attempt(
+        &self,
+        drawing: Option<&Drawing<R>>,
+        spectra: &mut FeatureSpectra<R>,
+        rows: &[i32],
+        cols: &[i32],
+    ) -> (Projections, Vec<f64>) {
         let (n_rows, k, n_tiles) = (self.data.n_rows(), spectra.n_features(), self.data.tiles().len());
         let (data_factors, gram_factors) = (Units { rows, cols }.factors(), Units { rows: cols, cols }.factors());
         let mut slots = vec![0.0; n_tiles * (k + 1)];
@@ -163,7 +183,7 @@ impl<R: Real> Pass<'_, R> {
             places,
             || self.new_scratch(k),
             |scratch, mut place| {
-                if let Some(drawing) = &self.drawing {
+                if let Some(drawing) = drawing {
                     self.draw_tile(drawing, &mut place, scratch);
                 }
                 self.project_tile(&mut place, scratch, &data_factors, &gram_factors);
@@ -211,24 +231,32 @@ impl<R: Real> Pass<'_, R> {
         })
     }
 
-    /// The joint draw at the modes of one tile: in the basis that diagonalises `W'W` everything is independent.
+    /// The draw at the modes of one tile.
     fn draw_tile(&self, drawing: &Drawing<R>, place: &mut Place<R>, scratch: &mut Scratch<R>) {
         let modes = self.data.tiles().modes(place.tile);
         let (conditional, width) = (drawing.conditional, modes.len());
-        let k = conditional.rotation.values.len();
+        let k = place.features.len() / width;
         let Scratch { arch, statistic, rotated, normals, .. } = scratch;
         statistic.resize(k * width, R::zero());
         let rows = self.data.tile(place.tile);
         arch.dispatch(AddStatistic { rows, width, columns: &drawing.columns, statistic });
-        rotated.resize(k * width, R::zero());
-        let vectors = View::new(&drawing.vectors, k, k);
-        multiply(rotated, vectors.t(), View::new(statistic, k, width));
         let mut stream = conditional.streams.stream(Purpose::Features, 0, place.tile as u64);
         normals.clear();
         normals.extend((0..k * width).map(|_| -> f64 { StandardNormal.sample(&mut stream) }));
-        let precisions = &conditional.precisions[modes];
-        arch.dispatch(DrawRotated { conditional, precisions, rotated, normals });
-        multiply(place.features, vectors, View::new(rotated, k, width));
+        let (noise_variance, precisions) = (conditional.noise_variance, &conditional.precisions[modes]);
+        match conditional.scan {
+            Scan::Joint(rotation) => {
+                rotated.resize(k * width, R::zero());
+                let vectors = View::new(&drawing.vectors, k, k);
+                multiply(rotated, vectors.t(), View::new(statistic, k, width));
+                arch.dispatch(DrawRotated { values: &rotation.values, noise_variance, precisions, rotated, normals });
+                multiply(place.features, vectors, View::new(rotated, k, width));
+            }
+            Scan::OneByOne { gram, order } => {
+                let features = &mut *place.features;
+                arch.dispatch(DrawOneByOne { gram, order, noise_variance, precisions, statistic, normals, features });
+            }
+        }
     }
 
     /// Adds one tile's share of `Y S'`, `S S'`, the squared norms and the squared residual.

@@ -3,7 +3,6 @@
 //! They are plain loops inside `with_simd`, which the dispatcher instantiates with the instructions that the machine has.
 //! Order and rounding do not depend on them.
 
-use super::FeatureConditional;
 use super::products::{Packed, ROWS};
 use super::sums::{Factors, FixedSums};
 use crate::linalg::Real;
@@ -123,7 +122,9 @@ impl<R: Real> Columns<R> {
 
 /// Turns the rotated statistic into the rotated draw.
 pub struct DrawRotated<'a, R> {
-    pub conditional: &'a FeatureConditional<'a>,
+    /// Eigenvalues of `W'W`.
+    pub values: &'a [f64],
+    pub noise_variance: f64,
     pub precisions: &'a [f64],
     pub rotated: &'a mut [R],
     pub normals: &'a [f64],
@@ -135,13 +136,52 @@ impl<R: Real> WithSimd for DrawRotated<'_, R> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         let width = self.precisions.len();
-        let per_noise = 1.0 / self.conditional.noise_variance;
+        let per_noise = 1.0 / self.noise_variance;
         let rows = self.rotated.chunks_exact_mut(width).zip(self.normals.chunks_exact(width));
-        for ((row, normals), value) in rows.zip(&self.conditional.rotation.values) {
+        for ((row, normals), value) in rows.zip(self.values) {
             let from_data = value.max(0.0) * per_noise;
             for ((x, h), normal) in row.iter_mut().zip(self.precisions).zip(normals) {
                 let variance = 1.0 / (from_data + h);
                 *x = R::from_f64(x.to_f64() * per_noise * variance + normal * variance.sqrt());
+            }
+        }
+    }
+}
+
+/// Draws the features of a tile one after the other, each given the others.
+pub struct DrawOneByOne<'a, R> {
+    /// `W'W`, row-major.
+    pub gram: &'a [f64],
+    pub order: &'a [usize],
+    pub noise_variance: f64,
+    pub precisions: &'a [f64],
+    /// `W'Y`.
+    pub statistic: &'a [R],
+    pub normals: &'a [f64],
+    pub features: &'a mut [R],
+}
+
+impl<R: Real> WithSimd for DrawOneByOne<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let (width, k) = (self.precisions.len(), self.order.len());
+        let per_noise = 1.0 / self.noise_variance;
+        let mut unexplained = vec![0.0; width];
+        for &feature in self.order {
+            let place = feature * width..(feature + 1) * width;
+            unexplained.iter_mut().zip(&self.statistic[place.clone()]).for_each(|(u, b)| *u = b.to_f64());
+            let overlaps = &self.gram[feature * k..(feature + 1) * k];
+            for (other, overlap) in overlaps.iter().enumerate().filter(|(j, x)| *j != feature && **x != 0.0) {
+                let others = &self.features[other * width..(other + 1) * width];
+                unexplained.iter_mut().zip(others).for_each(|(u, s)| *u -= overlap * s.to_f64());
+            }
+            let from_data = overlaps[feature] * per_noise;
+            let (features, normals) = (&mut self.features[place.clone()], &self.normals[place]);
+            for (((x, u), h), normal) in features.iter_mut().zip(&unexplained).zip(self.precisions).zip(normals) {
+                let variance = 1.0 / (from_data + h);
+                *x = R::from_f64(u * per_noise * variance + normal * variance.sqrt());
             }
         }
     }

@@ -4,6 +4,7 @@ use super::diagnostics::{effective_sample_size, mean, quantile, split_r_hat};
 use super::features::{FeatureRow, read_table};
 use crate::checkpoint::{self, Counters};
 use crate::error::{Error, Result};
+use crate::pca::evidence::EvidenceCurve;
 use crate::run_folder::Run;
 use crate::trace::{self, TraceRow};
 use serde::Serialize;
@@ -41,6 +42,8 @@ pub struct Overview {
     /// The share of the data's mean square (after centring) that is not noise. Features may overlap, so their own shares
     /// need not add up to it.
     pub variance_explained: f64,
+    /// How many principal components Minka's evidence asks for.
+    pub minka_dimension: Option<usize>,
     pub quantities: Vec<Quantity>,
     pub theta: Vec<String>,
     /// Median full width at half maximum along each axis, in sites.
@@ -89,6 +92,7 @@ impl Overview {
             n_persistent: table.len(),
             n_carrying_95: carrying(&table, 0.95),
             variance_explained: 1.0 - mean_of(&kept, |row| row.noise_variance) / run.record.data_scale.powi(2),
+            minka_dimension: EvidenceCurve::read(&run.folder)?.and_then(|curve| curve.best()),
             quantities: quantities(&kept, &run.record.theta),
             theta: run.record.theta.clone(),
             smoothness: median_smoothness(&table),

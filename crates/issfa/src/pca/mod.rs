@@ -1,9 +1,11 @@
 //! Principal components of the data, without centring: what people would use instead.
 
+pub mod evidence;
+
 use crate::comm::Solo;
 use crate::linalg::{Real, View, multiply, symmetric_eigen};
 use crate::model::Loadings;
-use crate::spectral::{FeatureSpectra, SpectralData, project, squared_row_norms, weighted_rows};
+use crate::spectral::{FeatureSpectra, SpectralData, TILE, project, squared_row_norms, weighted_rows};
 use crate::workers::share;
 
 const BLOCK: usize = 256;
@@ -54,6 +56,36 @@ fn row_gram<R: Real>(data: &SpectralData<R>) -> Vec<f64> {
     gram
 }
 
+/// `Y'Y` over modes, row-major: blocks of modes in parallel, stretches of rows in order.
+fn mode_gram<R: Real>(data: &SpectralData<R>) -> Vec<f64> {
+    const STRETCH: usize = 1024;
+    let (n, tiles) = (data.n_modes(), data.tiles());
+    let mut gram = vec![0.0; n * n];
+    share(gram.chunks_mut(TILE * n).enumerate(), Vec::new, |products: &mut Vec<R>, (tile, sums)| {
+        let width = tiles.width(tile);
+        // The lower triangle is all that is read.
+        for other in 0..=tile {
+            let other_width = tiles.width(other);
+            products.resize(width * other_width, R::zero());
+            let stretches = data.tile(tile).chunks(STRETCH * width).zip(data.tile(other).chunks(STRETCH * other_width));
+            for (rows, other_rows) in stretches {
+                let n_rows = rows.len() / width;
+                multiply(products, View::new(rows, n_rows, width).t(), View::new(other_rows, n_rows, other_width));
+                for (sums, products) in sums.chunks_exact_mut(n).zip(products.chunks_exact(other_width)) {
+                    let sums = &mut sums[other * TILE..other * TILE + other_width];
+                    sums.iter_mut().zip(products).for_each(|(sum, x)| *sum += x.to_f64());
+                }
+            }
+        }
+    });
+    gram
+}
+
+/// `Y Y'` or `Y'Y`, whichever is smaller; only the lower triangle is filled.
+fn smaller_gram<R: Real>(data: &SpectralData<R>) -> Vec<f64> {
+    if data.n_rows() <= data.n_modes() { row_gram(data) } else { mode_gram(data) }
+}
+
 /// The scores of rows on components: their inner products, row-major rows x components.
 pub fn scores<R: Real>(components: &Components<R>, data: &SpectralData<R>) -> Vec<f64> {
     let norms: Vec<f64> = squared_row_norms(data, &Solo).iter().map(|x| x.sqrt()).collect();
@@ -65,6 +97,25 @@ pub fn scores<R: Real>(components: &Components<R>, data: &SpectralData<R>) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gram_matrices_equal_the_naive_ones() {
+        for (n_rows, n_modes) in [(5, 3), (3, 5), (2100, 300), (300, 600)] {
+            let value = |t: usize, v: usize| ((t * 31 + v * 17) as f64 * 0.37).sin();
+            let rows: Vec<Vec<f64>> = (0..n_rows).map(|t| (0..n_modes).map(|v| value(t, v)).collect()).collect();
+            let gram = smaller_gram(&SpectralData::<f64>::from_rows(&rows));
+            let n = n_rows.min(n_modes);
+            assert_eq!(gram.len(), n * n);
+            for (i, j) in [(0, 0), (n - 1, 0), (n - 1, n / 2), (n / 2, n / 3), (n - 1, n - 1)] {
+                let naive: f64 = if n_rows <= n_modes {
+                    (0..n_modes).map(|v| value(i, v) * value(j, v)).sum()
+                } else {
+                    (0..n_rows).map(|t| value(t, i) * value(t, j)).sum()
+                };
+                assert!((gram[i * n + j] - naive).abs() < 1e-9, "{n_rows} x {n_modes} at {i}, {j}");
+            }
+        }
+    }
 
     #[test]
     fn components_are_orthonormal_and_explain_low_rank_data() {

@@ -1,0 +1,95 @@
+//! Follows a fit of a simulation sweep by sweep and compares each state with the truth; prints a CSV.
+//!
+//! `follow_truth SIM SETTINGS.toml`, with the names of `issfa fit`'s options in the TOML file (`--config`). With
+//! `burn-in = 0` nothing but the posterior's own moves is at work.
+
+use issfa::chain::Chain;
+use issfa::config::{Precision, Settings};
+use issfa::evaluate::truth::FOUND;
+use issfa::fit::Prepared;
+use issfa::linalg::{Real, View, multiply};
+use issfa::new_rows::{Effort, infer};
+use issfa::simulation::Simulation;
+use issfa::spectral::FeatureSpectra;
+use issfa::structure::{Direction, Shelf, Structure};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+fn main() -> issfa::Result<()> {
+    let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let [simulation, settings] = &arguments[..] else {
+        eprintln!("usage: follow_truth SIM SETTINGS.toml");
+        std::process::exit(2);
+    };
+    let mut settings = Settings::read(settings)?;
+    settings.input = vec![simulation.join("observations.npy")];
+    settings.heldout = Some(simulation.join("heldout.npy"));
+    settings.grid = Some(Simulation::read(simulation)?.grid);
+    match settings.precision {
+        Precision::F32 => follow::<f32>(simulation, settings),
+        Precision::F64 => follow::<f64>(simulation, settings),
+    }
+}
+
+fn follow<R: Real>(folder: &Path, settings: Settings) -> issfa::Result<()> {
+    let prepared = Prepared::<R>::load(settings.check()?, &Shelf::none())?;
+    let truth = spectra_of(&folder.join("truth_features.npy"), &prepared.structure)?;
+    let clean = spectra_of(&folder.join("truth_heldout.npy"), &prepared.structure)?;
+    let heldout = prepared.heldout.as_ref().expect("held-out rows were asked for");
+    let schedule = prepared.schedule(1);
+    let mut chain = Chain::new(prepared.initial_state(1)?, 0);
+    let mut seconds = 0.0;
+    println!("sweep,seconds,n_features,n_found,recovery_error,heldout_error");
+    while chain.sweep < schedule.sweeps {
+        let start = Instant::now();
+        chain.step(&prepared.model, &schedule)?;
+        seconds += start.elapsed().as_secs_f64();
+        let cosines = best_cosines(&truth, &chain.state.features);
+        let (means, _) = infer(heldout, &chain.state, Effort::BRIEF, &schedule.streams(chain.sweep), 0);
+        let weights: Vec<f64> = means.iter().flat_map(|row| row.weights.iter().copied()).collect();
+        let error = heldout_error(&clean, &weights, &chain.state.features, prepared.preprocessing.factor);
+        println!(
+            "{},{seconds:.4},{},{},{:.6},{error:.8}",
+            chain.sweep,
+            chain.state.n_features(),
+            cosines.iter().filter(|x| **x >= FOUND).count(),
+            cosines.iter().map(|x| 2.0 - 2.0 * x.min(1.0)).sum::<f64>()
+        );
+    }
+    Ok(())
+}
+
+/// Images of a file as spectra, which keep inner products and norms.
+fn spectra_of(path: &Path, structure: &Structure) -> issfa::Result<Vec<Vec<f64>>> {
+    let (_, values) = issfa::data::read::npy::read_npy_f64(path)?;
+    let mut scratch = Vec::new();
+    let mut one = |image: &[f64]| {
+        let mut image = image.to_vec();
+        structure.apply(Direction::ToSpectrum, &mut image, &mut scratch);
+        image
+    };
+    Ok(values.chunks_exact(structure.n_sites()).map(&mut one).collect())
+}
+
+fn rows_of<R: Real>(features: &FeatureSpectra<R>) -> Vec<f64> {
+    (0..features.n_features()).flat_map(|k| features.feature(k)).collect()
+}
+
+fn best_cosines<R: Real>(truth: &[Vec<f64>], features: &FeatureSpectra<R>) -> Vec<f64> {
+    let (k, n, flat) = (features.n_features(), features.tiles().n_modes, rows_of(features));
+    let norms: Vec<f64> = features.squared_norms().iter().map(|x| x.sqrt().max(f64::MIN_POSITIVE)).collect();
+    let all: Vec<f64> = truth.concat();
+    let mut products = vec![0.0; truth.len() * k];
+    multiply(&mut products, View::new(&all, truth.len(), n), View::new(&flat, k, n).t());
+    let best = |at: usize| (0..k).map(|j| products[at * k + j].abs() / norms[j]).fold(0.0, f64::max);
+    (0..truth.len()).map(best).collect()
+}
+
+/// The mean squared error of `W S`, in the user's units.
+fn heldout_error<R: Real>(clean: &[Vec<f64>], weights: &[f64], features: &FeatureSpectra<R>, unit: f64) -> f64 {
+    let (k, n, flat) = (features.n_features(), features.tiles().n_modes, rows_of(features));
+    let mut explained = vec![0.0; clean.len() * n];
+    multiply(&mut explained, View::new(weights, clean.len(), k), View::new(&flat, k, n));
+    let squares = clean.iter().flatten().zip(&explained).map(|(x, y)| (x - unit * y).powi(2)).sum::<f64>();
+    squares / (clean.len() * n) as f64
+}

@@ -1,0 +1,225 @@
+//! Calibration: how often central 90% intervals of the posterior hold the truth.
+//!
+//! If the truth is exchangeable with n draws, it lies between the m-th smallest and the m-th largest of them with
+//! probability 1 - 2 m / (n + 1): exactly 90% for n = 19, 39, 59, ... and m = (n + 1) / 20. No interval is ever formed; it
+//! is enough to count the draws below the truth.
+
+use super::truth::{FOUND, cosine};
+use crate::data::preprocess::MeansOf;
+use crate::draws::Draws;
+use crate::error::Result;
+use crate::linalg::Real;
+use crate::model::{Entry, State};
+use crate::new_rows::{Effort, infer};
+use crate::rng::Streams;
+use crate::structure::Direction;
+use crate::summary::posterior::unit_images;
+use crate::transform::Fitted;
+use crate::workers::share;
+
+/// The most cells (rows x sites) that are looked at.
+const MOST_CELLS: usize = 2_000_000;
+
+/// Shares of numbers whose 90% interval holds the truth.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Coverage {
+    /// Of unit-norm features at every site: those found and present in all draws.
+    pub features: Option<f64>,
+    /// Of noise-free training rows.
+    pub training: Option<f64>,
+    /// Of noise-free held-out rows.
+    pub heldout: Option<f64>,
+}
+
+/// A simulation's truth, row-major, in the user's units.
+pub struct Truth<'a> {
+    pub features: &'a [Vec<f32>],
+    /// Rows x features.
+    pub weights: &'a [f64],
+    /// Noisy and noise-free held-out rows.
+    pub heldout: (&'a [f32], &'a [f32]),
+}
+
+/// The number of draws to use and the rank of the interval's ends, if there are enough.
+fn calibrated(n_draws: usize) -> Option<(usize, usize)> {
+    let rank = (n_draws + 1) / 20;
+    (rank > 0).then_some((20 * rank - 1, rank))
+}
+
+/// Draws below and not above a truth, for many numbers at once.
+struct Counts {
+    truth: Vec<f64>,
+    below: Vec<u32>,
+    not_above: Vec<u32>,
+}
+
+impl Counts {
+    fn new(truth: Vec<f64>) -> Counts {
+        let zeros = vec![0; truth.len()];
+        Counts { below: zeros.clone(), not_above: zeros, truth }
+    }
+
+    fn add(&mut self, first: usize, draw: &[f64]) {
+        for (at, x) in draw.iter().enumerate() {
+            let truth = self.truth[first + at];
+            self.below[first + at] += u32::from(*x < truth);
+            self.not_above[first + at] += u32::from(*x <= truth);
+        }
+    }
+
+    /// The share between the `rank`-th smallest and largest of `n` draws, ends included.
+    fn share_inside(&self, n: usize, rank: usize) -> Option<f64> {
+        let inside = |(below, not_above): (&u32, &u32)| *not_above as usize >= rank && *below as usize <= n - rank;
+        let n_inside = self.below.iter().zip(&self.not_above).filter(|counts| inside(*counts)).count();
+        (!self.truth.is_empty()).then(|| n_inside as f64 / self.truth.len() as f64)
+    }
+}
+
+/// Compares the latest draws of a fit with the truth.
+pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
+    let Some((n, rank)) = calibrated(fitted.draws.len()) else { return Ok(Coverage::default()) };
+    let draws = &fitted.draws[fitted.draws.len() - n..];
+    let mut features = Matched::new::<R>(fitted, truth, draws)?;
+    let n_sites = fitted.structure.n_sites();
+    let n_rows = |available: usize| (MOST_CELLS / n_sites).max(1).min(available);
+    let n_training = n_rows(truth.weights.len() / truth.features.len().max(1));
+    let mut training = Counts::new(clean_training_rows(fitted, truth, n_training));
+    let n_heldout = n_rows(truth.heldout.0.len() / n_sites);
+    let part = ..n_heldout * n_sites;
+    let mut heldout = Counts::new(prepared(fitted, &truth.heldout.1[part], MeansOf::Training));
+    let noisy = fitted.spectra::<R>(&mut prepared(fitted, &truth.heldout.0[part], MeansOf::Training));
+    for (number, path) in draws.iter().enumerate() {
+        let state = Draws::read::<R>(path)?;
+        features.add(&state, fitted);
+        let sites = site_features(&state, fitted);
+        for row in 0..n_training {
+            training.add(row * n_sites, &explained(state.loadings.row(row), &sites, n_sites));
+        }
+        let streams = Streams { seed: fitted.seed, chain: 0, sweep: number as u64 };
+        let (weights, _) = infer(&noisy, &state, Effort::ONE_DRAW, &streams, 0);
+        for (row, means) in weights.iter().enumerate() {
+            let entries = means.weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
+            let entries: Vec<Entry> = entries.map(|(feature, &weight)| Entry { feature, weight }).collect();
+            heldout.add(row * n_sites, &explained(&entries, &sites, n_sites));
+        }
+    }
+    Ok(Coverage {
+        features: features.counts.share_inside(n, rank),
+        training: training.share_inside(n, rank),
+        heldout: heldout.share_inside(n, rank),
+    })
+}
+
+/// Persistent features that found a true one and are present in every draw.
+struct Matched {
+    /// Place among the persistent ones.
+    columns: Vec<usize>,
+    counts: Counts,
+}
+
+impl Matched {
+    fn new<R: Real>(fitted: &Fitted, truth: &Truth, draws: &[std::path::PathBuf]) -> Result<Matched> {
+        let mut present = vec![true; fitted.ids.len()];
+        for path in draws {
+            let state = Draws::read::<R>(path)?;
+            present.iter_mut().zip(&fitted.ids).for_each(|(present, id)| *present &= state.feature_ids.contains(id));
+        }
+        let (mut columns, mut values) = (Vec::new(), Vec::new());
+        for feature in truth.features {
+            let cosines = fitted.images.iter().enumerate().map(|(column, image)| (column, cosine(feature, image)));
+            let best = cosines.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()));
+            let Some((column, along)) = best.filter(|(column, along)| along.abs() >= FOUND && present[*column]) else {
+                continue;
+            };
+            columns.push(column);
+            values.extend(feature.iter().map(|&x| along.signum() * f64::from(x)));
+        }
+        Ok(Matched { columns, counts: Counts::new(values) })
+    }
+
+    fn add<R: Real>(&mut self, state: &State<R>, fitted: &Fitted) {
+        let images = unit_images(&state.features, &fitted.structure, &fitted.preprocessing);
+        let n_sites = fitted.structure.n_sites();
+        for (at, &column) in self.columns.iter().enumerate() {
+            let id = fitted.ids[column];
+            let place = state.feature_ids.iter().position(|other| *other == id).expect("present in every draw");
+            let mean = &fitted.images[column];
+            let along: f64 = images[place].0.iter().zip(mean).map(|(x, &m)| x * f64::from(m)).sum();
+            let turned: Vec<f64> = images[place].0.iter().map(|x| along.signum() * x).collect();
+            self.counts.add(at * n_sites, &turned);
+        }
+    }
+}
+
+/// Rows prepared as the sampler sees them.
+fn prepared(fitted: &Fitted, rows: &[f32], means: MeansOf) -> Vec<f64> {
+    let mut values: Vec<f64> = rows.iter().map(|&x| f64::from(x)).collect();
+    for row in values.chunks_exact_mut(fitted.structure.n_sites()) {
+        fitted.preprocessing.apply(row, means);
+    }
+    values
+}
+
+fn clean_training_rows(fitted: &Fitted, truth: &Truth, n_rows: usize) -> Vec<f64> {
+    let k = truth.features.len().max(1);
+    let clean = |weights: &[f64]| {
+        let mut row = vec![0.0f32; fitted.structure.n_sites()];
+        for (weight, feature) in weights.iter().zip(truth.features).filter(|(weight, _)| **weight != 0.0) {
+            row.iter_mut().zip(feature).for_each(|(x, s)| *x += *weight as f32 * s);
+        }
+        row
+    };
+    let rows: Vec<f32> = truth.weights.chunks_exact(k).take(n_rows).flat_map(clean).collect();
+    prepared(fitted, &rows, MeansOf::Run(0))
+}
+
+/// All features of a state by site, row-major.
+fn site_features<R: Real>(state: &State<R>, fitted: &Fitted) -> Vec<f64> {
+    let n_sites = fitted.structure.n_sites();
+    let mut features = vec![0.0; state.n_features() * n_sites];
+    share(features.chunks_exact_mut(n_sites).enumerate(), Vec::new, |scratch, (feature, image)| {
+        image.copy_from_slice(&state.features.feature(feature));
+        fitted.structure.apply(Direction::ToSites, image, scratch);
+    });
+    features
+}
+
+fn explained(entries: &[Entry], features: &[f64], n_sites: usize) -> Vec<f64> {
+    let mut row = vec![0.0; n_sites];
+    for entry in entries {
+        let feature = &features[entry.feature * n_sites..(entry.feature + 1) * n_sites];
+        row.iter_mut().zip(feature).for_each(|(x, s)| *x += entry.weight * s);
+    }
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::simulate::normal;
+    use crate::rng::Purpose;
+
+    #[test]
+    fn exchangeable_draws_cover_nine_times_in_ten() {
+        let mut stream = Streams::once(5).stream(Purpose::Prior, 0, 0);
+        for n_draws in [19, 20, 39, 45] {
+            let (n, rank) = calibrated(n_draws).unwrap();
+            assert!(n <= n_draws && n + 1 == 20 * rank);
+            const N: usize = 40_000;
+            let mut counts = Counts::new((0..N).map(|_| normal(&mut stream)).collect());
+            for _ in 0..n {
+                counts.add(0, &(0..N).map(|_| normal(&mut stream)).collect::<Vec<_>>());
+            }
+            let share = counts.share_inside(n, rank).unwrap();
+            assert!((share - 0.9).abs() < 4.5 * (0.09 / N as f64).sqrt(), "{share} with {n}");
+        }
+        assert_eq!(calibrated(18), None);
+    }
+
+    #[test]
+    fn draws_that_never_move_cover_only_themselves() {
+        let mut counts = Counts::new(vec![0.0, 1.0]);
+        (0..19).for_each(|_| counts.add(0, &[0.0, 0.0]));
+        assert_eq!(counts.share_inside(19, 1), Some(0.5));
+    }
+}
