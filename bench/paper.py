@@ -4,17 +4,12 @@
 """
 
 import argparse
-import json
-import subprocess
 import tempfile
 from pathlib import Path
 
-ISSFA = "target/release/issfa"
+import issfa
+
 LONG, SHORT, EMPTY = "--sweeps 300 --burn-in 150", "--sweeps 60", "--sweeps 80 --init empty"
-
-
-def issfa(*arguments):
-    return subprocess.run([ISSFA, *arguments], check=True, capture_output=True, text=True).stdout
 
 
 def rows(folder, seeds, choices):
@@ -23,10 +18,10 @@ def rows(folder, seeds, choices):
         for seed in seeds:
             sim, run = f"{folder}/sim{seed}", f"{folder}/run"
             if not Path(sim).is_dir():
-                issfa("simulate", "--preset", "paper", "--seed", str(seed), "--out", sim)
-            issfa("fit", f"{sim}/observations.npy", "--grid", "100x100", *options.split(), "--seed", str(seed), "--out", run,
+                issfa.call("simulate", "--preset", "paper", "--seed", str(seed), "--out", sim)
+            issfa.call("fit", f"{sim}/observations.npy", "--grid", "100x100", *options.split(), "--seed", str(seed), "--out", run,
                   "--overwrite", "--quiet")
-            found = json.loads(issfa("evaluate", run, "--truth", sim, "--json"))
+            found = issfa.call_json("evaluate", run, "--truth", sim)
             over = found["feature_recovery_error"] / found["oracle_feature_recovery_error"]
             print(f"| `{options}` | {seed} | {found['n_found']} | {found['min_cosine']:.2f} | {found['n_persistent']} "
                   f"| {found['n_features_mean']:.1f} | {found['pca33_error_ratio']:.2f} | {found['feature_recovery_error']:.1f} "

@@ -7,14 +7,11 @@ Every simulation has 150 rows, 200 held-out rows and 6 features; theta is 1, 100
 """
 
 import argparse
-import json
-import subprocess
 import tempfile
 from pathlib import Path
 
+import issfa
 import numpy as np
-
-ISSFA = "target/release/issfa"
 
 
 def ring_of_cliques(path):
@@ -42,23 +39,19 @@ def cases(graph):
     ]
 
 
-def issfa(*arguments):
-    return subprocess.run([ISSFA, *arguments], check=True, capture_output=True, text=True).stdout
-
-
 def errors(folder, structure, curve, theta, seed):
     """Recovery and held-out errors of the right structure and of iid, and the oracle's recovery error."""
     sim = f"{folder}/sim"
-    issfa("simulate", "--structure", structure, "--curve", curve, "--theta", theta, "--rows", "150",
+    issfa.call("simulate", "--structure", structure, "--curve", curve, "--theta", theta, "--rows", "150",
           "--heldout-rows", "200", "--features", "6", "--density", "0.2", "--weight-variance", "20,40",
           "--seed", str(seed), "--out", sim, "--overwrite")
     found = []
     for fitted, fitted_curve in [(structure, curve), ("iid", "q")]:
         grid = "x".join(map(str, np.load(f"{sim}/truth_features.npy").shape[1:]))
         run = f"{folder}/run"
-        issfa("fit", f"{sim}/observations.npy", "--grid", grid, "--structure", fitted, "--curve", fitted_curve,
+        issfa.call("fit", f"{sim}/observations.npy", "--grid", grid, "--structure", fitted, "--curve", fitted_curve,
               "--sweeps", "300", "--burn-in", "150", "--seed", str(seed), "--out", run, "--overwrite", "--quiet")
-        report = json.loads(issfa("evaluate", run, "--truth", sim, "--json"))
+        report = issfa.call_json("evaluate", run, "--truth", sim)
         found += [report["feature_recovery_error"], report["heldout_error"]]
     return found + [report["oracle_feature_recovery_error"]]
 
