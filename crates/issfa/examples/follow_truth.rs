@@ -7,6 +7,7 @@
 use issfa::chain::Chain;
 use issfa::config::{Precision, Settings};
 use issfa::fit::Prepared;
+use issfa::kernels::features::conditional_means;
 use issfa::linalg::{Real, View, multiply};
 use issfa::new_rows::{Effort, infer};
 use issfa::simulation::Simulation;
@@ -46,9 +47,10 @@ fn follow<R: Real>(folder: &Path, settings: Settings, bar: f64) -> issfa::Result
         chain.step(&prepared.model, &schedule)?;
         seconds += start.elapsed().as_secs_f64();
         let cosines = best_cosines(&truth, &chain.state.features);
-        let (means, _) = infer(heldout, &chain.state, Effort::BRIEF, &schedule.streams(chain.sweep), 0);
-        let weights: Vec<f64> = means.iter().flat_map(|row| row.weights.iter().copied()).collect();
-        let error = heldout_error(&clean, &weights, &chain.state.features, prepared.preprocessing.factor);
+        let means = conditional_means(&prepared.model, &chain.state);
+        let (rows, _) = infer(heldout, &chain.state, &means, Effort::BRIEF, &schedule.streams(chain.sweep), 0);
+        let weights: Vec<f64> = rows.iter().flat_map(|row| row.weights.iter().copied()).collect();
+        let error = heldout_error(&clean, &weights, &means, prepared.preprocessing.factor);
         println!(
             "{},{seconds:.4},{},{},{:.6},{error:.8}",
             chain.sweep,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The format of run folders, checkpoints and draws; raised when an older version could not read them.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Every setting of a fit, by the names of the options.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,7 +9,8 @@ use crate::data::Preprocessing;
 use crate::error::{Error, Result};
 use crate::linalg::Real;
 use crate::model::State;
-use crate::state_io::{put_preprocessing, put_state, take_preprocessing, take_state};
+use crate::spectral::FeatureSpectra;
+use crate::state_io::{put_preprocessing, put_spectra, put_state, take_preprocessing, take_spectra, take_state};
 use crate::store::{Bundle, Stored};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,15 @@ use std::path::{Path, PathBuf};
 pub struct Draws {
     folder: PathBuf,
     capacity: u64,
+}
+
+/// A kept draw: a state, and the mean of its features given everything else in it.
+///
+/// New rows are inferred from the mean \[M12\]: the draw scatters about it in every mode, which a new row cannot know of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draw<R> {
+    pub state: State<R>,
+    pub feature_means: FeatureSpectra<R>,
 }
 
 /// The stride after `n_kept` kept sweeps.
@@ -45,8 +55,14 @@ impl Draws {
         bundle.save(&self.folder.join("preprocessing.safetensors"))
     }
 
-    /// Stores the state of the `n_kept`-th kept sweep if it belongs to the even set.
-    pub fn offer<R: Real>(&self, state: &State<R>, sweep: u64, n_kept: u64) -> Result<()> {
+    /// Stores the state of the `n_kept`-th kept sweep, with the means of its features, if it belongs to the even set.
+    pub fn offer<R: Real>(
+        &self,
+        state: &State<R>,
+        feature_means: impl FnOnce() -> FeatureSpectra<R>,
+        sweep: u64,
+        n_kept: u64,
+    ) -> Result<()> {
         if !n_kept.is_multiple_of(stride(n_kept, self.capacity)) {
             return Ok(());
         }
@@ -54,6 +70,7 @@ impl Draws {
         bundle.note("format", FORMAT.to_string());
         bundle.put("sweep", &[1], &[sweep]);
         put_state(&mut bundle, state);
+        put_spectra(&mut bundle, "feature_means", &feature_means());
         bundle.save(&self.path(n_kept))
     }
 
@@ -98,10 +115,10 @@ impl Draws {
     }
 
     /// One draw.
-    pub fn read<R: Real>(path: &Path) -> Result<State<R>> {
+    pub fn read<R: Real>(path: &Path) -> Result<Draw<R>> {
         let stored = Stored::open(path)?;
         check_format(&stored, path)?;
-        take_state(&stored)
+        Ok(Draw { state: take_state(&stored)?, feature_means: take_spectra(&stored, "feature_means")? })
     }
 }
 
@@ -125,7 +142,7 @@ mod tests {
         fs::create_dir_all(folder.path().join("draws")).unwrap();
         let state = State::<f32>::empty(2, 3, 1);
         for number in 1..=33 {
-            draws.offer(&state, 10 * number, number).unwrap();
+            draws.offer(&state, || state.features.clone(), 10 * number, number).unwrap();
             if number % 7 == 0 {
                 draws.prune(number).unwrap();
             }
@@ -133,7 +150,8 @@ mod tests {
         draws.prune(33).unwrap();
         let numbers: Vec<u64> = draws.list().unwrap().iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, [8, 16, 24, 32]);
-        assert_eq!(Draws::read::<f32>(&draws.list().unwrap()[0].1).unwrap(), state);
+        let feature_means = state.features.clone();
+        assert_eq!(Draws::read::<f32>(&draws.list().unwrap()[0].1).unwrap(), Draw { state, feature_means });
         assert_eq!((stride(5, 5), stride(6, 5), stride(11, 5), stride(12, 5)), (1, 2, 2, 4));
     }
 }

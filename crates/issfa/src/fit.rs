@@ -10,6 +10,7 @@ use crate::data::{Observations, Preprocessing, memory, read};
 use crate::draws::Draws;
 use crate::error::{Error, Result};
 use crate::init;
+use crate::kernels::features;
 use crate::linalg::Real;
 use crate::model::{Model, State};
 use crate::new_rows;
@@ -350,12 +351,14 @@ impl<'a, R: Real> Going<'a, R> {
         if self.schedule.keeps(sweep) {
             let n_planned = self.schedule.n_kept(self.schedule.sweeps);
             self.posterior.add(&self.chain.state, &prepared.structure, &prepared.preprocessing, n_planned);
-            self.draws.offer(&self.chain.state, sweep, self.posterior.n_kept)?;
+            let means = || features::conditional_means(&prepared.model, &self.chain.state);
+            self.draws.offer(&self.chain.state, means, sweep, self.posterior.n_kept)?;
         }
         let mut row = TraceRow::new(&prepared.model, &self.chain.state, &info, prepared.units());
         row.heldout_residual = prepared.heldout.as_ref().map(|data| {
             let streams = self.schedule.streams(sweep);
-            let residual = new_rows::mean_squared_residual(data, &self.chain.state, &streams);
+            let means = features::conditional_means(&prepared.model, &self.chain.state);
+            let residual = new_rows::mean_squared_residual(data, &self.chain.state, &means, &streams);
             prepared.units().noise_variance(residual)
         });
         row.chain = self.schedule.chain;
@@ -388,10 +391,10 @@ impl<'a, R: Real> Going<'a, R> {
     fn write_results(&self, others: Option<&[Vec<Vec<f32>>]>) -> Result<()> {
         let prepared = self.prepared;
         let (grid, squares) = (prepared.structure.grid(), prepared.findings.sum_of_squares);
-        let mut features = PersistentFeatures::new(&self.posterior, grid, prepared.record.n_rows, squares);
-        features.smooth_only_along(&prepared.structure);
-        features.set_stability(others.unwrap_or_default());
-        features.write(&self.folder)?;
+        let mut found = PersistentFeatures::new(&self.posterior, grid, prepared.record.n_rows, squares);
+        found.smooth_only_along(&prepared.structure);
+        found.set_stability(others.unwrap_or_default());
+        found.write(&self.folder)?;
         if let Some(reconstruction) = &self.posterior.reconstruction {
             self.write_reconstruction(&reconstruction.mean)?;
         }

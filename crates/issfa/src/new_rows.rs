@@ -5,7 +5,7 @@ use crate::kernels::shared_activations::{FeatureTerms, sample_new_row};
 use crate::linalg::Real;
 use crate::model::{Entry, Loadings, NormalPrior, State};
 use crate::rng::{Purpose, Streams};
-use crate::spectral::{Projections, SpectralData, project, squared_row_norms};
+use crate::spectral::{FeatureSpectra, Projections, SpectralData, project, squared_row_norms};
 use crate::workers::share;
 
 /// How many updates a row gets, and how many of the first are left out of the means.
@@ -69,21 +69,27 @@ pub fn infer_row(
     means
 }
 
-/// Projects complete new rows onto the features of a state.
-pub fn project_rows<R: Real>(data: &SpectralData<R>, state: &State<R>) -> Projections {
+/// Projects complete new rows onto features.
+fn project_rows<R: Real>(data: &SpectralData<R>, features: &FeatureSpectra<R>) -> Projections {
     let norms: Vec<f64> = squared_row_norms(data, &Solo).iter().map(|x| x.sqrt()).collect();
-    project(data, &norms, &Loadings::empty(data.n_rows()), &mut state.features.clone(), &Solo)
+    project(data, &norms, &Loadings::empty(data.n_rows()), &mut features.clone(), &Solo)
 }
 
 /// Means of complete new rows, all in parallel; `first_row` numbers their random streams.
+///
+/// `features` are the conditional means of the state's features and not the features themselves: a draw S = m + d has
+/// noise d in every mode, and the likelihood `|y - w S|^2` would charge `w^2 |d|^2 / 2 sigma^2` to every row that uses the
+/// feature. With S integrated out a row sees `N(w m, sigma^2 + w' D w)`, whose second term is to first order without effect
+/// on w.
 pub fn infer<R: Real>(
     data: &SpectralData<R>,
     state: &State<R>,
+    features: &FeatureSpectra<R>,
     effort: Effort,
     streams: &Streams,
     first_row: usize,
 ) -> (Vec<RowMeans>, Projections) {
-    let projections = project_rows(data, state);
+    let projections = project_rows(data, features);
     let k = state.n_features();
     let norms: Vec<f64> = (0..k).map(|feature| projections.gram()[feature * k + feature]).collect();
     let terms = feature_terms(state, &norms);
@@ -99,9 +105,14 @@ pub fn infer<R: Real>(
     (rows, projections)
 }
 
-/// The mean squared residual of held-out rows under one state, in the sampler's units.
-pub fn mean_squared_residual<R: Real>(data: &SpectralData<R>, state: &State<R>, streams: &Streams) -> f64 {
-    let (rows, projections) = infer(data, state, Effort::BRIEF, streams, 0);
+/// The mean squared residual of held-out rows under one state and the means of its features, in the sampler's units.
+pub fn mean_squared_residual<R: Real>(
+    data: &SpectralData<R>,
+    state: &State<R>,
+    features: &FeatureSpectra<R>,
+    streams: &Streams,
+) -> f64 {
+    let (rows, projections) = infer(data, state, features, Effort::BRIEF, streams, 0);
     let k = state.n_features();
     let squares = squared_row_norms(data, &Solo);
     let residual = |(row, means): (usize, &RowMeans)| {

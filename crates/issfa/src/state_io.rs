@@ -8,12 +8,25 @@ use crate::spectral::{FeatureSpectra, SpectralData};
 use crate::store::{Bundle, Stored};
 use crate::summary::posterior::{FeatureMoments, Posterior, Reconstruction};
 
+/// Puts features x modes into a bundle.
+pub fn put_spectra<R: Real>(bundle: &mut Bundle, name: &str, spectra: &FeatureSpectra<R>) {
+    let (k, n_modes) = (spectra.n_features(), spectra.tiles().n_modes);
+    let values: Vec<R> = (0..k).flat_map(|feature| spectra.feature(feature).into_iter().map(R::from_f64)).collect();
+    bundle.put(name, &[k, n_modes], &values);
+}
+
+/// Takes features x modes out again.
+pub fn take_spectra<R: Real>(stored: &Stored, name: &str) -> Result<FeatureSpectra<R>> {
+    let (shape, values) = stored.take::<R>(name)?;
+    let n_modes = shape.get(1).copied().unwrap_or(0);
+    let wide: Vec<f64> = values.iter().map(|x| x.to_f64()).collect();
+    Ok(FeatureSpectra::from_rows(n_modes, wide.chunks_exact(n_modes.max(1))))
+}
+
 /// Puts a state into a bundle.
 pub fn put_state<R: Real>(bundle: &mut Bundle, state: &State<R>) {
-    let (k, n_modes) = (state.n_features(), state.features.tiles().n_modes);
-    let spectra: Vec<R> =
-        (0..k).flat_map(|feature| state.features.feature(feature).into_iter().map(R::from_f64)).collect();
-    bundle.put("features", &[k, n_modes], &spectra);
+    let k = state.n_features();
+    put_spectra(bundle, "features", &state.features);
     bundle.put("feature_ids", &[k], &state.feature_ids);
     bundle.put("next_feature_id", &[1], &[state.next_feature_id]);
     bundle.put("weight_means", &[k], &state.weight_means);
@@ -33,19 +46,17 @@ pub fn put_state<R: Real>(bundle: &mut Bundle, state: &State<R>) {
 
 /// Takes a state out again.
 pub fn take_state<R: Real>(stored: &Stored) -> Result<State<R>> {
-    let (shape, spectra) = stored.take::<R>("features")?;
-    let (k, n_modes) = (shape[0], shape.get(1).copied().unwrap_or(0));
-    let wide: Vec<f64> = spectra.iter().map(|x| x.to_f64()).collect();
+    let features = take_spectra(stored, "features")?;
+    let k = features.n_features();
     let (_, counts) = stored.take::<u32>("active_per_row")?;
     let n: usize = counts.iter().map(|&count| count as usize).sum();
-    let features = stored.values::<u32>("active_features", &[n])?;
+    let active = stored.values::<u32>("active_features", &[n])?;
     let weights = stored.values::<f64>("active_weights", &[n])?;
-    let mut entries =
-        features.iter().zip(weights).map(|(&feature, weight)| Entry { feature: feature as usize, weight });
+    let mut entries = active.iter().zip(weights).map(|(&feature, weight)| Entry { feature: feature as usize, weight });
     let rows = counts.iter().map(|&count| entries.by_ref().take(count as usize).collect()).collect();
     Ok(State {
         loadings: Loadings::from_rows(rows, k),
-        features: FeatureSpectra::from_rows(n_modes, wide.chunks_exact(n_modes.max(1))),
+        features,
         feature_ids: stored.values("feature_ids", &[k])?,
         next_feature_id: stored.number("next_feature_id")?,
         weight_means: stored.values("weight_means", &[k])?,

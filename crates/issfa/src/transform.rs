@@ -3,10 +3,9 @@
 use crate::data::load::{lay_out, to_spectra};
 use crate::data::preprocess::MeansOf;
 use crate::data::{Observations, Preprocessing};
-use crate::draws::Draws;
+use crate::draws::{Draw, Draws};
 use crate::error::{Error, Result};
 use crate::linalg::{Real, View, multiply};
-use crate::model::State;
 use crate::new_rows::{Effort, RowMeans, infer};
 use crate::rng::Streams;
 use crate::run_folder::Run;
@@ -123,11 +122,11 @@ impl Fitted {
         let data = self.spectra::<R>(rows);
         let mut sums = Sums::new(n_rows, n_sites, self.ids.len());
         for (number, path) in self.draws.iter().enumerate() {
-            let state = Draws::read::<R>(path)?;
+            let draw = Draws::read::<R>(path)?;
             // The draw's number keys the streams, so that draws differ and batches do not matter.
             let streams = Streams { seed: self.seed, chain: 0, sweep: number as u64 };
-            let (means, _) = infer(&data, &state, Effort::FULL, &streams, first_row);
-            self.add_draw(&state, &means, drop, &mut sums);
+            let (means, _) = infer(&data, &draw.state, &draw.feature_means, Effort::FULL, &streams, first_row);
+            self.add_draw(&draw, &means, drop, &mut sums);
         }
         Ok(self.finish(sums, first_row, means, &offsets))
     }
@@ -141,7 +140,8 @@ impl Fitted {
         data
     }
 
-    fn add_draw<R: Real>(&self, state: &State<R>, means: &[RowMeans], drop: &[u64], sums: &mut Sums) {
+    fn add_draw<R: Real>(&self, draw: &Draw<R>, means: &[RowMeans], drop: &[u64], sums: &mut Sums) {
+        let state = &draw.state;
         let k = state.n_features();
         let images = unit_images(&state.features, &self.structure, &self.preprocessing);
         for (column, (id, image)) in self.ids.iter().zip(&self.images).enumerate() {
@@ -162,7 +162,7 @@ impl Fitted {
             .collect();
         let n_rows = means.len();
         share(sums.reconstruction.tile_slices_mut().enumerate(), Vec::new, |product: &mut Vec<R>, (tile, sum)| {
-            let features = state.features.tile(tile);
+            let features = draw.feature_means.tile(tile);
             product.resize(sum.len(), R::zero());
             let width = state.features.tiles().width(tile);
             multiply(product, View::new(&weights, n_rows, k), View::new(features, k, width));

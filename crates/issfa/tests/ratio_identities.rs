@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use issfa::comm::Solo;
 use issfa::kernels::{
-    Phase, Turn, ibp_repulsion, ibp_strength, noise, rescale, shared_activations::FeatureTerms, theta, unique_features,
+    Phase, Turn, features, ibp_repulsion, ibp_strength, noise, rescale, shared_activations::FeatureTerms, theta, unique_features,
     weight_means, weight_precisions,
 };
 use issfa::lanes::filled_up;
@@ -66,7 +66,7 @@ fn fresh_projections(model: &Model<f64>, state: &State<f64>) -> Projections {
 }
 
 #[test]
-fn features() {
+fn features_given_the_rest() {
     on_random_states(NORMAL_MEAN, |model, state, stream| {
         let k = state.n_features();
         let precisions = model.spectrum.precisions(&state.theta());
@@ -75,6 +75,7 @@ fn features() {
         moved.features = FeatureSpectra::from_rows(precisions.len(), other.iter().map(Vec::as_slice));
         let (old, new) = (spectra(&state.features), spectra(&moved.features));
         let data: Vec<Vec<f64>> = (0..N_ROWS).map(|t| model.data.row(t)).collect();
+        let means = spectra(&features::conditional_means(model, state));
         let mut ratio = 0.0;
         for (mode, &h) in precisions.iter().enumerate() {
             let at_mode = |rows: &[Vec<f64>]| rows.iter().map(|row| row[mode]).collect::<Vec<_>>();
@@ -83,6 +84,8 @@ fn features() {
             ratio += ln_normal_dense(&at_mode(&new), &mean, &covariance)
                 - ln_normal_dense(&at_mode(&old), &mean, &covariance);
             check_rotation(state, &at_mode(&data), h, &mean, &covariance);
+            let size = 1.0 + mean.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+            at_mode(&means).iter().zip(&mean).for_each(|(x, y)| assert_close(*x, *y, TOLERANCE, size, "conditional mean"));
         }
         let (change, size) = ln_joint_change(model, state, &moved);
         assert_close(ratio, change, TOLERANCE, size, "features");

@@ -6,7 +6,7 @@
 
 use super::truth::{FOUND, cosine};
 use crate::data::preprocess::MeansOf;
-use crate::draws::Draws;
+use crate::draws::{Draw, Draws};
 use crate::error::Result;
 use crate::linalg::Real;
 use crate::model::{Entry, State};
@@ -89,14 +89,14 @@ pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
     let mut heldout = Counts::new(prepared(fitted, &truth.heldout.1[part], MeansOf::Training));
     let noisy = fitted.spectra::<R>(&mut prepared(fitted, &truth.heldout.0[part], MeansOf::Training));
     for (number, path) in draws.iter().enumerate() {
-        let state = Draws::read::<R>(path)?;
+        let Draw { state, feature_means } = Draws::read::<R>(path)?;
         features.add(&state, fitted);
         let sites = site_features(&state, fitted);
         for row in 0..n_training {
             training.add(row * n_sites, &explained(state.loadings.row(row), &sites, n_sites));
         }
         let streams = Streams { seed: fitted.seed, chain: 0, sweep: number as u64 };
-        let (weights, _) = infer(&noisy, &state, Effort::ONE_DRAW, &streams, 0);
+        let (weights, _) = infer(&noisy, &state, &feature_means, Effort::ONE_DRAW, &streams, 0);
         for (row, means) in weights.iter().enumerate() {
             let entries = means.weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
             let entries: Vec<Entry> = entries.map(|(feature, &weight)| Entry { feature, weight }).collect();
@@ -121,7 +121,7 @@ impl Matched {
     fn new<R: Real>(fitted: &Fitted, truth: &Truth, draws: &[std::path::PathBuf]) -> Result<Matched> {
         let mut present = vec![true; fitted.ids.len()];
         for path in draws {
-            let state = Draws::read::<R>(path)?;
+            let state = Draws::read::<R>(path)?.state;
             present.iter_mut().zip(&fitted.ids).for_each(|(present, id)| *present &= state.feature_ids.contains(id));
         }
         let (mut columns, mut values) = (Vec::new(), Vec::new());

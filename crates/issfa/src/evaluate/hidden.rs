@@ -4,10 +4,9 @@
 use crate::data::load::training_rows;
 use crate::data::preprocess::MeansOf;
 use crate::data::{Observations, Preprocessing};
-use crate::draws::Draws;
+use crate::draws::{Draw, Draws};
 use crate::error::{Error, Result};
 use crate::linalg::{Real, View, cholesky, multiply};
-use crate::model::State;
 use crate::new_rows::{Effort, feature_terms, infer_row};
 use crate::pca;
 use crate::rng::{Purpose, Streams};
@@ -59,9 +58,9 @@ pub fn evaluate<R: Real>(run: &Run, observations: &Observations, share_hidden: f
     fitted.check_sites(observations)?;
     let mut rows = hide(observations, &fitted.preprocessing, share_hidden, seed)?;
     for (number, path) in fitted.draws.iter().enumerate() {
-        let state = Draws::read::<R>(path)?;
+        let draw = Draws::read::<R>(path)?;
         let streams = Streams { seed: fitted.seed, chain: 0, sweep: number as u64 };
-        add_predictions(&state, &fitted.structure, &streams, &mut rows);
+        add_predictions(&draw, &fitted.structure, &streams, &mut rows);
     }
     add_pca_errors::<R>(run, &fitted, &mut rows)?;
     Ok(report(rows, &fitted))
@@ -87,11 +86,12 @@ fn hide(observations: &Observations, preprocessing: &Preprocessing, share: f64, 
 }
 
 /// Adds one draw's predictions; `G_t` and `C_t` leave the cells that are not seen out.
-fn add_predictions<R: Real>(state: &State<R>, structure: &Structure, streams: &Streams, rows: &mut [Row]) {
+fn add_predictions<R: Real>(draw: &Draw<R>, structure: &Structure, streams: &Streams, rows: &mut [Row]) {
+    let (state, means) = (&draw.state, &draw.feature_means);
     let (k, n_sites) = (state.n_features(), structure.n_sites());
     let mut features = vec![0.0; k * n_sites];
     share(features.chunks_exact_mut(n_sites).enumerate(), Vec::new, |scratch, (feature, image)| {
-        image.copy_from_slice(&state.features.feature(feature));
+        image.copy_from_slice(&means.feature(feature));
         structure.apply(Direction::ToSites, image, scratch);
     });
     let mut gram = vec![0.0; k * k];

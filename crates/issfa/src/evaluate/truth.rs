@@ -104,7 +104,7 @@ pub fn evaluate<R: Real>(run: &Run, simulation_folder: &Path) -> Result<TruthRep
 
 /// The features of the last kept draw as unit images.
 fn final_sample<R: Real>(fitted: &Fitted) -> Result<Vec<Vec<f32>>> {
-    let state = Draws::read::<R>(fitted.draws.last().expect("a fit that opens has draws"))?;
+    let state = Draws::read::<R>(fitted.draws.last().expect("a fit that opens has draws"))?.state;
     let images = unit_images(&state.features, &fitted.structure, &fitted.preprocessing);
     Ok(images.into_iter().map(|(image, _)| image.iter().map(|&x| x as f32).collect()).collect())
 }
@@ -227,7 +227,7 @@ fn mean_features(run: &Run) -> Result<f64> {
 fn mean_kurtosis<R: Real>(fitted: &Fitted) -> Result<f64> {
     let mut sum = 0.0;
     for path in &fitted.draws {
-        let state = Draws::read::<R>(path)?;
+        let state = Draws::read::<R>(path)?.state;
         sum += draw_kurtosis(&state, fitted);
     }
     Ok(sum / fitted.draws.len() as f64)

@@ -4,7 +4,7 @@ use super::{Info, Turn};
 use crate::linalg::{Real, symmetric_eigen};
 use crate::model::{Model, State};
 use crate::rng::Purpose;
-use crate::spectral::{FeatureConditional, Projections, Scan, draw_features};
+use crate::spectral::{FeatureConditional, FeatureSpectra, Projections, Scan, draw_features, feature_means};
 use rand::seq::SliceRandom;
 
 /// Draws every feature at every mode in one pass over the data, which leaves fresh projections behind.
@@ -25,6 +25,13 @@ pub fn update_one_by_one<R: Real>(
     let mut order: Vec<usize> = (0..state.n_features()).collect();
     order.shuffle(&mut turn.streams.stream(Purpose::FeatureOrder, 0, 0));
     draw(model, state, projections, turn, Scan::OneByOne { gram: &gram, order: &order })
+}
+
+/// The mean of the features given everything else in the state.
+pub fn conditional_means<R: Real>(model: &Model<R>, state: &State<R>) -> FeatureSpectra<R> {
+    let rotation = symmetric_eigen(&state.loadings.gram(), state.n_features());
+    let precisions = model.spectrum.precisions(&state.theta());
+    feature_means(&model.data, &state.loadings, &rotation, state.noise_variance, &precisions)
 }
 
 fn draw<R: Real>(

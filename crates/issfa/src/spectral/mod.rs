@@ -13,6 +13,6 @@ mod tile_work;
 mod tiles;
 
 pub use crate::lanes::TILE;
-pub use pass::{FeatureConditional, Projections, Scan, draw_features, project};
+pub use pass::{FeatureConditional, Projections, Scan, draw_features, feature_means, project};
 pub use statistics::{mode_energies, squared_row_norms, sum_over_tiles, weighted_rows};
 pub use tiles::{FeatureSpectra, SpectralData, Tiles};

@@ -101,6 +101,34 @@ pub fn draw_features<R: Real>(
     Pass { data, row_norms, entries: RowEntries::new(loadings), drawing, comm }.run(spectra)
 }
 
+/// The mean of the features' conditional \[M2\]: what a draw scatters about.
+pub fn feature_means<R: Real>(
+    data: &SpectralData<R>,
+    loadings: &Loadings,
+    rotation: &Eigen,
+    noise_variance: f64,
+    precisions: &[f64],
+) -> FeatureSpectra<R> {
+    let (k, columns) = (loadings.n_features(), Columns::new(loadings));
+    let vectors: Vec<R> = rotation.vectors.iter().map(|&x| R::from_f64(x)).collect();
+    let vectors = View::new(&vectors, k, k);
+    let mut means = FeatureSpectra::empty(data.n_modes());
+    means.grow(k);
+    let scratch = || (pulp::Arch::new(), Vec::new(), Vec::new());
+    share(means.tile_slices_mut().enumerate(), scratch, |(arch, statistic, rotated), (tile, place)| {
+        let modes = data.tiles().modes(tile);
+        let width = modes.len();
+        statistic.resize(k * width, R::zero());
+        arch.dispatch(AddStatistic { rows: data.tile(tile), width, columns: &columns, statistic });
+        rotated.resize(k * width, R::zero());
+        multiply(rotated, vectors.t(), View::new(statistic, k, width));
+        let (precisions, normals) = (&precisions[modes], &vec![0.0; k * width]);
+        arch.dispatch(DrawRotated { values: &rotation.values, noise_variance, precisions, rotated, normals });
+        multiply(place, vectors, View::new(rotated, k, width));
+    });
+    means
+}
+
 /// Projects the data onto the features as they are.
 pub fn project<R: Real>(
     data: &SpectralData<R>,
