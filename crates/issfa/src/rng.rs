@@ -27,6 +27,8 @@ pub enum Purpose {
     WeightMeans = 21,
     WeightPrecisions = 22,
     FeatureOrder = 23,
+    MissingCells = 24,
+    MissingRows = 25,
     NewRows = 30,
     HiddenCells = 31,
 }

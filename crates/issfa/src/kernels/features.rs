@@ -1,16 +1,52 @@
 //! All features given the loadings, the noise and theta \[M2\]: jointly, or one after the other.
 
 use super::{Info, Turn};
-use crate::linalg::{Real, symmetric_eigen};
+use crate::linalg::{Eigen, Real, symmetric_eigen};
 use crate::model::{Model, State};
 use crate::rng::Purpose;
-use crate::spectral::{FeatureConditional, FeatureSpectra, Projections, Scan, draw_features, feature_means};
+use crate::spectral::{FeatureConditional, FeatureSpectra, Projections, Scan, Window, WindowConditional};
+use crate::spectral::{draw_features, feature_means};
 use rand::seq::SliceRandom;
 
 /// Draws every feature at every mode in one pass over the data, which leaves fresh projections behind.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections, turn: &Turn) -> Info {
     let rotation = symmetric_eigen(&state.loadings.gram(), state.n_features());
-    draw(model, state, projections, turn, Scan::Joint(&rotation))
+    match &model.window {
+        None => draw(model, state, projections, turn, Scan::Joint(&rotation)),
+        Some(window) => draw_in_window(model, window, state, projections, turn, &rotation),
+    }
+}
+
+/// How often what was not observed and the features are drawn in turn, in a sweep and in the first one: what lies outside
+/// a mask has to find its way from where the chain starts.
+const WINDOW_ROUNDS: u32 = 5;
+const FIRST_WINDOW_ROUNDS: u32 = 50;
+
+fn draw_in_window<R: Real>(
+    model: &Model<R>,
+    window: &Window,
+    state: &mut State<R>,
+    projections: &mut Projections,
+    turn: &Turn,
+    rotation: &Eigen,
+) -> Info {
+    let precisions = model.spectrum.precisions(&state.theta());
+    let conditional = WindowConditional {
+        rotation,
+        noise_variance: state.noise_variance,
+        precisions: &precisions,
+        streams: &turn.streams,
+        rounds: if turn.streams.sweep == 1 { FIRST_WINDOW_ROUNDS } else { WINDOW_ROUNDS },
+    };
+    *projections = window.draw_features(
+        &model.data,
+        &model.row_norms,
+        &state.loadings,
+        &conditional,
+        &mut state.features,
+        model.comm.as_ref(),
+    );
+    Info::default()
 }
 
 /// The same law reached feature by feature, as samplers of this kind usually do: it mixes worse, and is here to show that.
@@ -31,7 +67,11 @@ pub fn update_one_by_one<R: Real>(
 pub fn conditional_means<R: Real>(model: &Model<R>, state: &State<R>) -> FeatureSpectra<R> {
     let rotation = symmetric_eigen(&state.loadings.gram(), state.n_features());
     let precisions = model.spectrum.precisions(&state.theta());
-    feature_means(&model.data, &state.loadings, &rotation, state.noise_variance, &precisions)
+    let (data, loadings, noise) = (&model.data, &state.loadings, state.noise_variance);
+    match &model.window {
+        None => feature_means(data, loadings, &rotation, noise, &precisions),
+        Some(window) => window.feature_means(data, loadings, &rotation, noise, &precisions),
+    }
 }
 
 fn draw<R: Real>(

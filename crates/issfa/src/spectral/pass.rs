@@ -9,10 +9,11 @@ use super::tile_work::{AddStatistic, Columns, DrawOneByOne, DrawRotated, Project
 use super::{FeatureSpectra, SpectralData};
 use crate::comm::Comm;
 use crate::linalg::{Eigen, Real, View, multiply};
-use crate::model::Loadings;
+use crate::model::{Entry, Loadings};
 use crate::rng::{Purpose, Streams};
 use crate::workers::share;
 use rand_distr::{Distribution, StandardNormal};
+use std::collections::BTreeMap;
 
 /// What the features depend on besides the data and the loadings \[M2\].
 pub struct FeatureConditional<'a> {
@@ -38,6 +39,8 @@ pub struct Projections {
     n_features: usize,
     with_data: Vec<f64>,
     gram: Vec<f64>,
+    /// The gram matrices of rows that have holes, by row.
+    own_grams: BTreeMap<usize, Vec<f64>>,
     squared_residual: f64,
     features_fresh: bool,
     residual_fresh: bool,
@@ -54,6 +57,32 @@ impl Projections {
     pub fn gram(&self) -> &[f64] {
         assert!(self.features_fresh, "the projections are stale: a pass must come first");
         &self.gram
+    }
+
+    /// [`Projections::gram`] over what was observed of one row.
+    pub fn gram_of(&self, row: usize) -> &[f64] {
+        self.own_gram(row).unwrap_or_else(|| self.gram())
+    }
+
+    /// The gram matrix of a row that has holes.
+    pub fn own_gram(&self, row: usize) -> Option<&[f64]> {
+        assert!(self.features_fresh, "the projections are stale: a pass must come first");
+        self.own_grams.get(&row).map(Vec::as_slice)
+    }
+
+    /// Takes cells that a row lacks out of its gram matrix and the residual; `values` has the features at each of them.
+    pub(super) fn leave_out(&mut self, row: usize, entries: &[Entry], values: &[Vec<f64>]) {
+        let k = self.n_features;
+        let mut gram = self.gram.clone();
+        for features in values {
+            for (i, own) in gram.chunks_exact_mut(k.max(1)).enumerate() {
+                own.iter_mut().zip(features).for_each(|(sum, x)| *sum -= features[i] * x);
+            }
+            // The data are 0 there, so that the residual holds what the features say.
+            let explained: f64 = entries.iter().map(|entry| entry.weight * features[entry.feature]).sum();
+            self.squared_residual -= explained * explained;
+        }
+        self.own_grams.insert(row, gram);
     }
 
     /// `|Y - W S|^2`.
@@ -231,6 +260,7 @@ impl<R: Real> Pass<'_, R> {
             n_features: k,
             with_data: with_data.to_floats(&data_factors),
             gram: gram.to_floats(&gram_factors),
+            own_grams: BTreeMap::new(),
             squared_residual: totals[0],
             features_fresh: true,
             residual_fresh: true,

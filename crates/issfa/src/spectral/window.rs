@@ -1,0 +1,579 @@
+//! Data that hold a part of the grid only: sites under a mask, and rows with holes.
+//!
+//! The columns of the data are then sites, not modes. What was not observed is not zero: for the feature draw the
+//! statistic `B = W'Y` is completed where data are missing \[M14\], transformed, and the features are drawn in the spectral
+//! domain as ever; rows are completed one by one where their unique features may change.
+
+use super::pass::{Projections, project};
+use super::tile_work::{AddStatistic, Columns};
+use super::{FeatureSpectra, SpectralData};
+use crate::comm::Comm;
+use crate::linalg::{Eigen, Real, View, multiply};
+use crate::model::{Entry, Loadings};
+use crate::rng::{Purpose, Stream, Streams};
+use crate::structure::{Direction, Structure};
+use crate::workers::share;
+use rand_distr::{Distribution, StandardNormal};
+use std::sync::Arc;
+
+/// Which cells of the grid the data hold.
+#[derive(Clone, Debug)]
+pub struct Window {
+    structure: Arc<Structure>,
+    /// The site of each column of the data, ascending.
+    sites: Vec<usize>,
+    outside: Vec<usize>,
+    /// The columns that each row lacks, ascending; the data are 0 there.
+    holes: Vec<Vec<u32>>,
+}
+
+/// What the features depend on besides the data and the loadings, jointly \[M2\].
+pub struct WindowConditional<'a> {
+    /// Of `W'W`.
+    pub rotation: &'a Eigen,
+    pub noise_variance: f64,
+    /// `h_v`, one a mode.
+    pub precisions: &'a [f64],
+    pub streams: &'a Streams,
+    /// How often what was not observed and the features are drawn in turn.
+    pub rounds: u32,
+}
+
+impl Window {
+    /// `sites` are those the columns of the data stand for, in ascending order; `holes` has a list of columns for each row.
+    pub fn new(structure: Arc<Structure>, sites: Vec<usize>, holes: Vec<Vec<u32>>) -> Window {
+        assert!(sites.windows(2).all(|pair| pair[0] < pair[1]), "sites are in ascending order");
+        assert!(sites.last().is_none_or(|last| *last < structure.n_sites()), "sites lie on the grid");
+        let mut is_seen = vec![false; structure.n_sites()];
+        sites.iter().for_each(|&site| is_seen[site] = true);
+        let outside = (0..structure.n_sites()).filter(|&site| !is_seen[site]).collect();
+        Window { structure, sites, outside, holes }
+    }
+
+    /// The site of each column.
+    pub fn sites(&self) -> &[usize] {
+        &self.sites
+    }
+
+    /// The columns that a row lacks.
+    pub fn holes(&self, row: usize) -> &[u32] {
+        &self.holes[row]
+    }
+
+    /// The number of cells observed.
+    pub fn n_cells(&self) -> f64 {
+        let missing: usize = self.holes.iter().map(Vec::len).sum();
+        (self.holes.len() * self.sites.len() - missing) as f64
+    }
+
+    /// The features at the columns of the data.
+    pub fn at_columns<R: Real>(&self, spectra: &FeatureSpectra<R>) -> FeatureSpectra<R> {
+        let mut images: Vec<Vec<f64>> = (0..spectra.n_features()).map(|feature| spectra.feature(feature)).collect();
+        self.transform_all(Direction::ToSites, &mut images);
+        let at_columns = |image: &Vec<f64>| self.sites.iter().map(|&site| image[site]).collect::<Vec<_>>();
+        let columns: Vec<Vec<f64>> = images.iter().map(at_columns).collect();
+        FeatureSpectra::from_rows(self.sites.len(), columns.iter().map(Vec::as_slice))
+    }
+
+    /// The image of one spectrum, at all sites.
+    pub fn image(&self, spectrum: &[f64]) -> Vec<f64> {
+        let mut image = spectrum.to_vec();
+        self.structure.apply(Direction::ToSites, &mut image, &mut Vec::new());
+        image
+    }
+
+    /// The spectrum of an image.
+    pub fn spectrum(&self, mut image: Vec<f64>) -> Vec<f64> {
+        self.structure.apply(Direction::ToSpectrum, &mut image, &mut Vec::new());
+        image
+    }
+
+    /// Spectra of images that are known at the columns and taken for 0 elsewhere: a start, not an estimate.
+    pub fn spectra_of_columns<R: Real>(&self, columns: &FeatureSpectra<R>) -> FeatureSpectra<R> {
+        let on_grid = |feature: usize| {
+            let mut image = vec![0.0; self.structure.n_sites()];
+            self.sites.iter().zip(columns.feature(feature)).for_each(|(&site, x)| image[site] = x);
+            image
+        };
+        let mut images: Vec<Vec<f64>> = (0..columns.n_features()).map(on_grid).collect();
+        self.transform_all(Direction::ToSpectrum, &mut images);
+        FeatureSpectra::from_rows(self.structure.n_sites(), images.iter().map(Vec::as_slice))
+    }
+
+    fn transform_all(&self, direction: Direction, images: &mut [Vec<f64>]) {
+        share(images.iter_mut(), Vec::new, |scratch, image| self.structure.apply(direction, image, scratch));
+    }
+
+    /// `Y S'` and `S S'` over what was observed, row by row where rows have holes.
+    pub fn project<R: Real>(
+        &self,
+        data: &SpectralData<R>,
+        row_norms: &[f64],
+        loadings: &Loadings,
+        spectra: &FeatureSpectra<R>,
+        comm: &dyn Comm,
+    ) -> Projections {
+        let mut columns = self.at_columns(spectra);
+        let mut projections = project(data, row_norms, loadings, &mut columns, comm);
+        for (row, holes) in self.holes.iter().enumerate().filter(|(_, holes)| !holes.is_empty()) {
+            projections.leave_out(row, loadings.row(row), &values_at(&columns, holes));
+        }
+        projections
+    }
+
+    /// Draws the features given the loadings and what was observed, and projects the data onto them.
+    pub fn draw_features<R: Real>(
+        &self,
+        data: &SpectralData<R>,
+        row_norms: &[f64],
+        loadings: &Loadings,
+        conditional: &WindowConditional,
+        spectra: &mut FeatureSpectra<R>,
+        comm: &dyn Comm,
+    ) -> Projections {
+        let k = spectra.n_features();
+        let vectors = &conditional.rotation.vectors;
+        let seen = rotated(vectors, k, Turned::In, &statistic(data, loadings));
+        let spectra_now: Vec<Vec<f64>> = (0..k).map(|feature| spectra.feature(feature)).collect();
+        let mut turned = rotated(vectors, k, Turned::In, &spectra_now);
+        let incomplete = self.turned_weights(loadings, vectors, k);
+        for round in 0..conditional.rounds {
+            self.transform_all(Direction::ToSites, &mut turned);
+            self.complete_statistic(&mut turned, &seen, &incomplete, conditional, round);
+            self.transform_all(Direction::ToSpectrum, &mut turned);
+            draw_turned(&mut turned, conditional, round);
+        }
+        let drawn = rotated(vectors, k, Turned::Out, &turned);
+        *spectra = FeatureSpectra::from_rows(self.structure.n_sites(), drawn.iter().map(Vec::as_slice));
+        self.project(data, row_norms, loadings, spectra, comm)
+    }
+
+    /// Rows with holes, and their weights in the rotated basis.
+    fn turned_weights(&self, loadings: &Loadings, vectors: &[f64], k: usize) -> Vec<(usize, Vec<f64>)> {
+        let with_holes = self.holes.iter().enumerate().filter(|(_, holes)| !holes.is_empty());
+        let turn = |(row, _): (usize, &Vec<u32>)| {
+            let mut weights = vec![0.0; k];
+            for entry in loadings.row(row) {
+                let vector = &vectors[entry.feature * k..(entry.feature + 1) * k];
+                weights.iter_mut().zip(vector).for_each(|(sum, p)| *sum += entry.weight * p);
+            }
+            (row, weights)
+        };
+        with_holes.map(turn).collect()
+    }
+
+    /// Turns rotated features (by site) into the rotated statistic: what was seen, and a draw where nothing was.
+    ///
+    /// Outside, `P'B = diag(lambda) R + noise` with variances `lambda_i sigma^2`; a hole adds `w y` with `y ~ N(w S, sigma^2)`.
+    fn complete_statistic(
+        &self,
+        turned: &mut [Vec<f64>],
+        seen: &[Vec<f64>],
+        incomplete: &[(usize, Vec<f64>)],
+        conditional: &WindowConditional,
+        round: u32,
+    ) {
+        let k = turned.len();
+        let noise_sd = conditional.noise_variance.sqrt();
+        // Holes first: they need the features, which the statistic then takes the place of.
+        let mut from_holes: Vec<(usize, Vec<f64>)> = Vec::new();
+        for (row, weights) in incomplete {
+            let mut stream = conditional.streams.stream(Purpose::MissingCells, 2 * round + 1, *row as u64);
+            for &column in &self.holes[*row] {
+                let site = self.sites[column as usize];
+                let normal: f64 = StandardNormal.sample(&mut stream);
+                let mean: f64 = (0..k).map(|i| weights[i] * turned[i][site]).sum();
+                let value = mean + noise_sd * normal;
+                from_holes.push((site, weights.iter().map(|w| w * value).collect()));
+            }
+        }
+        share(
+            turned.iter_mut().zip(seen).enumerate(),
+            || (),
+            |_, (i, (image, seen))| {
+                let value = conditional.rotation.values[i].max(0.0);
+                let scatter = value.sqrt() * noise_sd;
+                let mut stream = conditional.streams.stream(Purpose::MissingCells, 2 * round, i as u64);
+                for &site in &self.outside {
+                    let normal: f64 = StandardNormal.sample(&mut stream);
+                    image[site] = value * image[site] + scatter * normal;
+                }
+                self.sites.iter().zip(seen).for_each(|(&site, b)| image[site] = *b);
+                from_holes.iter().for_each(|(site, shares)| image[*site] += shares[i]);
+            },
+        );
+    }
+
+    /// The mean of the features' conditional given what was observed, by conjugate gradients: there is no basis in which
+    /// both the prior and what was observed are diagonal.
+    pub fn feature_means<R: Real>(
+        &self,
+        data: &SpectralData<R>,
+        loadings: &Loadings,
+        rotation: &Eigen,
+        noise_variance: f64,
+        precisions: &[f64],
+    ) -> FeatureSpectra<R> {
+        let k = loadings.n_features();
+        let system = System {
+            window: self,
+            incomplete: self.turned_weights(loadings, &rotation.vectors, k),
+            rotation,
+            noise_variance,
+            precisions,
+        };
+        let mut pull = rotated(&rotation.vectors, k, Turned::In, &statistic(data, loadings));
+        for row in &mut pull {
+            let mut image = vec![0.0; self.structure.n_sites()];
+            self.sites.iter().zip(row.iter()).for_each(|(&site, b)| image[site] = b / noise_variance);
+            *row = image;
+        }
+        self.transform_all(Direction::ToSpectrum, &mut pull);
+        let means = rotated(&rotation.vectors, k, Turned::Out, &system.solve(pull));
+        FeatureSpectra::from_rows(self.structure.n_sites(), means.iter().map(Vec::as_slice))
+    }
+
+    /// Rows with what they lack drawn given the state, as spectra.
+    pub fn complete_rows<R: Real>(
+        &self,
+        data: &SpectralData<R>,
+        rows: &[usize],
+        loadings: &Loadings,
+        spectra: &FeatureSpectra<R>,
+        noise_variance: f64,
+        stream_of: impl Fn(usize) -> Stream + Sync,
+    ) -> SpectralData<R> {
+        let noise_sd = noise_variance.sqrt();
+        let mut completed: Vec<(usize, Vec<f64>)> = rows.iter().map(|&row| (row, Vec::new())).collect();
+        share(completed.iter_mut(), Vec::new, |scratch, (row, image)| {
+            *image = explained(loadings.row(*row), spectra);
+            self.structure.apply(Direction::ToSites, image, scratch);
+            let mut stream = stream_of(*row);
+            let mut missing = |site: usize| -> f64 {
+                let normal: f64 = StandardNormal.sample(&mut stream);
+                image[site] + noise_sd * normal
+            };
+            let mut full = vec![0.0; self.structure.n_sites()];
+            self.outside.iter().for_each(|&site| full[site] = missing(site));
+            self.sites.iter().zip(data.row(*row)).for_each(|(&site, y)| full[site] = y);
+            for &column in &self.holes[*row] {
+                let site = self.sites[column as usize];
+                full[site] = missing(site);
+            }
+            *image = full;
+            self.structure.apply(Direction::ToSpectrum, image, scratch);
+        });
+        SpectralData::from_rows(&completed.into_iter().map(|(_, image)| image).collect::<Vec<_>>())
+    }
+}
+
+/// The precision of the rotated features given the loadings and what was observed, as an operator on their spectra.
+struct System<'a> {
+    window: &'a Window,
+    incomplete: Vec<(usize, Vec<f64>)>,
+    rotation: &'a Eigen,
+    noise_variance: f64,
+    precisions: &'a [f64],
+}
+
+impl System<'_> {
+    /// `diag(h) X + U' (lambda / sigma^2 X at what was observed)`, holes taken out row by row.
+    fn apply(&self, spectra: &[Vec<f64>]) -> Vec<Vec<f64>> {
+        let window = self.window;
+        let mut images = spectra.to_vec();
+        window.transform_all(Direction::ToSites, &mut images);
+        let mut without: Vec<(usize, Vec<f64>)> = Vec::new();
+        for (row, weights) in &self.incomplete {
+            for &column in &window.holes[*row] {
+                let site = window.sites[column as usize];
+                let explained: f64 = weights.iter().zip(&images).map(|(w, image)| w * image[site]).sum();
+                without.push((site, weights.iter().map(|w| w * explained / self.noise_variance).collect()));
+            }
+        }
+        share(
+            images.iter_mut().enumerate(),
+            || (),
+            |_, (i, image)| {
+                let from_data = self.rotation.values[i].max(0.0) / self.noise_variance;
+                image.iter_mut().for_each(|x| *x *= from_data);
+                window.outside.iter().for_each(|&site| image[site] = 0.0);
+                without.iter().for_each(|(site, shares)| image[*site] -= shares[i]);
+            },
+        );
+        window.transform_all(Direction::ToSpectrum, &mut images);
+        for (image, spectrum) in images.iter_mut().zip(spectra) {
+            image.iter_mut().zip(spectrum).zip(self.precisions).for_each(|((y, x), h)| *y += h * x);
+        }
+        images
+    }
+
+    /// Divides by what the precision would be if everything had been observed.
+    fn precondition(&self, residual: &[Vec<f64>]) -> Vec<Vec<f64>> {
+        let one = |(i, row): (usize, &Vec<f64>)| {
+            let from_data = self.rotation.values[i].max(0.0) / self.noise_variance;
+            row.iter().zip(self.precisions).map(|(x, h)| x / (from_data + h)).collect()
+        };
+        residual.iter().enumerate().map(one).collect()
+    }
+
+    fn solve(&self, pull: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
+        let mut solution: Vec<Vec<f64>> = pull.iter().map(|row| vec![0.0; row.len()]).collect();
+        let mut residual = pull;
+        let mut preconditioned = self.precondition(&residual);
+        let mut direction = preconditioned.clone();
+        let mut size = inner(&residual, &preconditioned);
+        let enough = size * SOLVED * SOLVED;
+        for _ in 0..MOST_STEPS {
+            if size <= enough || size == 0.0 {
+                break;
+            }
+            let applied = self.apply(&direction);
+            let step = size / inner(&direction, &applied);
+            add_scaled(&mut solution, step, &direction);
+            add_scaled(&mut residual, -step, &applied);
+            preconditioned = self.precondition(&residual);
+            let next = inner(&residual, &preconditioned);
+            let ratio = next / size;
+            direction.iter_mut().zip(&preconditioned).for_each(|(to, new)| {
+                to.iter_mut().zip(new).for_each(|(x, y)| *x = y + ratio * *x);
+            });
+            size = next;
+        }
+        solution
+    }
+}
+
+/// When conjugate gradients stop: the residual's size beside the first one's, and steps at most.
+const SOLVED: f64 = 1e-7;
+const MOST_STEPS: usize = 500;
+
+fn inner(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>()).sum()
+}
+
+fn add_scaled(to: &mut [Vec<f64>], factor: f64, from: &[Vec<f64>]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(x, y)| *x += factor * y));
+}
+
+/// Which way the rotation turns: into the basis that diagonalises `W'W`, or out of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turned {
+    In,
+    Out,
+}
+
+/// `P'X` or `P X`, for rows X of any length.
+fn rotated(vectors: &[f64], k: usize, turned: Turned, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    const PIECE: usize = 4096;
+    let n = rows.first().map_or(0, Vec::len);
+    let rotation = View::new(vectors, k, k);
+    let rotation = if turned == Turned::In { rotation.t() } else { rotation };
+    let mut pieces: Vec<(usize, Vec<f64>)> = (0..n.div_ceil(PIECE)).map(|at| (at * PIECE, Vec::new())).collect();
+    share(pieces.iter_mut(), Vec::new, |values: &mut Vec<f64>, (first, out)| {
+        let width = PIECE.min(n - *first);
+        values.clear();
+        rows.iter().for_each(|row| values.extend_from_slice(&row[*first..*first + width]));
+        out.resize(k * width, 0.0);
+        multiply(out, rotation, View::new(values, k, width));
+    });
+    let joined = |i: usize| {
+        pieces.iter().flat_map(|(_, out)| out[i * (out.len() / k)..(i + 1) * (out.len() / k)].iter().copied()).collect()
+    };
+    (0..k).map(joined).collect()
+}
+
+/// `W'Y`, a row a feature.
+fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings) -> Vec<Vec<f64>> {
+    let (k, columns) = (loadings.n_features(), Columns::new(loadings));
+    let mut tiles: Vec<Vec<R>> = vec![Vec::new(); data.tiles().len()];
+    let arch = pulp::Arch::new();
+    share(
+        tiles.iter_mut().enumerate(),
+        || (),
+        |_, (tile, statistic)| {
+            let width = data.tiles().width(tile);
+            statistic.resize(k * width, R::zero());
+            arch.dispatch(AddStatistic { rows: data.tile(tile), width, columns: &columns, statistic });
+        },
+    );
+    let feature = |k_: usize| {
+        let of_tile = |(tile, values): (usize, &Vec<R>)| {
+            let width = data.tiles().width(tile);
+            values[k_ * width..(k_ + 1) * width].iter().map(|x| x.to_f64()).collect::<Vec<_>>()
+        };
+        tiles.iter().enumerate().flat_map(of_tile).collect()
+    };
+    (0..k).map(feature).collect()
+}
+
+/// Turns the rotated statistic (by mode) into rotated features.
+fn draw_turned(turned: &mut [Vec<f64>], conditional: &WindowConditional, round: u32) {
+    let per_noise = 1.0 / conditional.noise_variance;
+    share(
+        turned.iter_mut().enumerate(),
+        || (),
+        |_, (i, row)| {
+            let from_data = conditional.rotation.values[i].max(0.0) * per_noise;
+            let mut stream = conditional.streams.stream(Purpose::Features, round, i as u64);
+            for (x, h) in row.iter_mut().zip(conditional.precisions) {
+                let variance = 1.0 / (from_data + h);
+                let normal: f64 = StandardNormal.sample(&mut stream);
+                *x = *x * per_noise * variance + normal * variance.sqrt();
+            }
+        },
+    );
+}
+
+/// `W S` of one row, by mode.
+fn explained<R: Real>(entries: &[Entry], spectra: &FeatureSpectra<R>) -> Vec<f64> {
+    let mut sum = vec![0.0; spectra.tiles().n_modes];
+    for entry in entries {
+        sum.iter_mut().zip(spectra.feature(entry.feature)).for_each(|(x, s)| *x += entry.weight * s);
+    }
+    sum
+}
+
+/// The values of all features at some columns: a row a column.
+fn values_at<R: Real>(columns: &FeatureSpectra<R>, chosen: &[u32]) -> Vec<Vec<f64>> {
+    let at = |&column: &u32| {
+        let tile = column as usize / super::TILE;
+        let (width, offset) = (columns.tiles().width(tile), column as usize % super::TILE);
+        (0..columns.n_features()).map(|k| columns.tile(tile)[k * width + offset].to_f64()).collect()
+    };
+    chosen.iter().map(at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::Solo;
+    use crate::linalg::{cholesky, symmetric_eigen};
+    use crate::structure::expression;
+
+    /// Five rows of a 3 x 2 grid under a mask with a hole, two features.
+    struct Case {
+        window: Window,
+        data: SpectralData<f64>,
+        loadings: Loadings,
+        spectra: FeatureSpectra<f64>,
+        precisions: Vec<f64>,
+        noise_variance: f64,
+    }
+
+    const HOLES: [(usize, u32); 3] = [(0, 1), (3, 0), (3, 3)];
+
+    fn case() -> Case {
+        let structure = Arc::new(expression::build(Some("path(3) x path(2)"), None).unwrap());
+        let mut holes = vec![Vec::new(); 5];
+        HOLES.iter().for_each(|(row, column)| holes[*row].push(*column));
+        let value = |t: usize, c: usize| ((t * 5 + c * 3) as f64 * 0.7).sin();
+        let seen = |t: usize, c: usize| !HOLES.contains(&(t, c as u32));
+        let rows: Vec<Vec<f64>> =
+            (0..5).map(|t| (0..4).map(|c| if seen(t, c) { value(t, c) } else { 0.0 }).collect()).collect();
+        let weights = [[1.0, 0.0], [0.5, -1.0], [0.0, 0.7], [-0.8, 0.3], [1.2, 0.4]];
+        let entries = |w: &[f64; 2]| {
+            let list = w.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
+            list.map(|(feature, &weight)| Entry { feature, weight }).collect()
+        };
+        Case {
+            window: Window::new(structure, vec![0, 2, 3, 5], holes),
+            data: SpectralData::from_rows(&rows),
+            loadings: Loadings::from_rows(weights.iter().map(entries).collect(), 2),
+            spectra: FeatureSpectra::from_rows(6, [[0.3, -1.0, 0.2, 0.5, 0.1, -0.4], [1.0; 6]].iter().map(|x| &x[..])),
+            precisions: vec![0.5, 1.0, 1.5, 2.0, 3.0, 4.0],
+            noise_variance: 0.3,
+        }
+    }
+
+    /// The basis at the sites of the columns: `basis[column][mode]`.
+    fn basis(case: &Case) -> Vec<Vec<f64>> {
+        let modes: Vec<Vec<f64>> = (0..6)
+            .map(|mode| {
+                let mut unit = vec![0.0; 6];
+                unit[mode] = 1.0;
+                case.window.image(&unit)
+            })
+            .collect();
+        case.window.sites().iter().map(|&site| modes.iter().map(|image| image[site]).collect()).collect()
+    }
+
+    #[test]
+    fn projections_are_over_what_was_observed() {
+        let case = case();
+        let norms = vec![10.0; 5];
+        let projections = case.window.project(&case.data, &norms, &case.loadings, &case.spectra, &Solo);
+        let basis = basis(&case);
+        let at =
+            |k: usize, c: usize| -> f64 { case.spectra.feature(k).iter().zip(&basis[c]).map(|(s, u)| s * u).sum() };
+        let mut residual = 0.0;
+        for t in 0..5 {
+            let seen: Vec<usize> = (0..4).filter(|&c| !HOLES.contains(&(t, c as u32))).collect();
+            for a in 0..2 {
+                let product: f64 = seen.iter().map(|&c| case.data.row(t)[c] * at(a, c)).sum();
+                assert!((projections.row(t)[a] - product).abs() < 1e-9);
+                for b in 0..2 {
+                    let gram: f64 = seen.iter().map(|&c| at(a, c) * at(b, c)).sum();
+                    assert!((projections.gram_of(t)[a * 2 + b] - gram).abs() < 1e-9, "row {t}");
+                }
+            }
+            for &c in &seen {
+                let explained: f64 = case.loadings.row(t).iter().map(|e| e.weight * at(e.feature, c)).sum();
+                residual += (case.data.row(t)[c] - explained).powi(2);
+            }
+        }
+        assert!((projections.squared_residual() - residual).abs() < 1e-9);
+        assert_eq!(case.window.n_cells(), 17.0);
+    }
+
+    #[test]
+    fn means_solve_the_dense_equations() {
+        let case = case();
+        let rotation = symmetric_eigen(&case.loadings.gram(), 2);
+        let means =
+            case.window.feature_means(&case.data, &case.loadings, &rotation, case.noise_variance, &case.precisions);
+        // Unknowns are (feature, mode); every observed cell adds a rank-one term.
+        let basis = basis(&case);
+        let mut matrix = vec![0.0; 144];
+        let mut right = vec![0.0; 12];
+        (0..12).for_each(|at| matrix[at * 13] = case.precisions[at % 6]);
+        for t in 0..5 {
+            for c in (0..4).filter(|&c| !HOLES.contains(&(t, c as u32))) {
+                let mut term = vec![0.0; 12];
+                for entry in case.loadings.row(t) {
+                    (0..6).for_each(|v| term[entry.feature * 6 + v] = entry.weight * basis[c][v]);
+                }
+                for i in 0..12 {
+                    right[i] += term[i] * case.data.row(t)[c] / case.noise_variance;
+                    (0..12).for_each(|j| matrix[i * 12 + j] += term[i] * term[j] / case.noise_variance);
+                }
+            }
+        }
+        let found: Vec<f64> = [means.feature(0), means.feature(1)].concat();
+        assert!(cholesky(&matrix, 12).is_some());
+        for i in 0..12 {
+            let left: f64 = (0..12).map(|j| matrix[i * 12 + j] * found[j]).sum();
+            assert!((left - right[i]).abs() < 1e-6, "{left} {}", right[i]);
+        }
+    }
+
+    #[test]
+    fn completed_rows_keep_what_was_observed() {
+        let case = case();
+        let stream_of = |row: usize| Streams::once(1).stream(Purpose::MissingRows, 0, row as u64);
+        let rows = case.window.complete_rows(
+            &case.data,
+            &[3, 1],
+            &case.loadings,
+            &case.spectra,
+            case.noise_variance,
+            stream_of,
+        );
+        for (place, row) in [(0, 3), (1, 1)] {
+            let image = case.window.image(&rows.row(place));
+            for (c, &site) in case.window.sites().iter().enumerate() {
+                let kept = (image[site] - case.data.row(row)[c]).abs() < 1e-12;
+                assert_eq!(kept, !HOLES.contains(&(row, c as u32)), "row {row}, column {c}");
+            }
+        }
+    }
+}
