@@ -56,6 +56,7 @@ pub fn update_one_by_one<R: Real>(
     projections: &mut Projections,
     turn: &Turn,
 ) -> Info {
+    assert!(model.window.is_none(), "one by one is for complete data");
     let gram = state.loadings.gram();
     // Storage order tells ages, so the order of the scan is drawn anew, and is the same for all modes.
     let mut order: Vec<usize> = (0..state.n_features()).collect();
