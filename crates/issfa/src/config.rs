@@ -1,7 +1,7 @@
 //! Settings of a fit: raw (as in TOML and on the command line, defaults here), then checked.
 
-use crate::data::Centering;
 use crate::data::grid::{parse_grid, show_grid};
+use crate::data::{Centering, Missing};
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
 use crate::model::{GammaPrior, InverseGammaPrior, NormalPrior, Priors, ThetaStep, WeightMeanPrior};
@@ -41,6 +41,10 @@ pub struct Settings {
     pub theta_step: ThetaStep,
     pub center: Centering,
     pub scale: bool,
+    /// A file, or `auto`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mask: Option<String>,
+    pub missing: Missing,
     pub precision: Precision,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spill: Option<PathBuf>,
@@ -121,6 +125,12 @@ pub struct Record {
     /// Raw data are divided by this before sampling (after centring and site scaling).
     pub data_scale: f64,
     pub inputs: Vec<InputRecord>,
+    /// Sites that take part, where a mask leaves some out: they are in mask.npy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_masked_sites: Option<usize>,
+    /// Rows of the input without any value, which are not part of the fit; they count from 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub empty_rows: Vec<usize>,
     /// The files of the structure; their decompositions are in the run's folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graphs: Vec<GraphFile>,
@@ -154,6 +164,8 @@ impl Default for Settings {
             theta_step: ThetaStep::Mh,
             center: Centering::None,
             scale: false,
+            mask: None,
+            missing: Missing::Error,
             precision: Precision::F32,
             spill: None,
             keep_draws: 20,

@@ -21,7 +21,7 @@ pub enum Error {
     NotANumber { path: PathBuf, line: usize, column: usize, text: String },
 
     /// A value is NaN or infinite. Rows and sites count from 0.
-    #[error("{}: row {row}, site {site} is {value}; every cell of the data must be a finite number: fill the cell or leave the row out", path.display())]
+    #[error("{}: row {row}, site {site} is {value}; every cell of the data must be a finite number: fill the cell or leave the row out{}", path.display(), if value.is_nan() { ", or --missing impute takes NaN for a cell that was not observed" } else { "" })]
     NonFinite { path: PathBuf, row: usize, site: usize, value: f64 },
 
     /// Two inputs, or an input and a run, have different numbers of sites.

@@ -3,10 +3,10 @@
 use crate::chain::{Chain, Schedule};
 use crate::checkpoint::{self, Checkpoint, Counters};
 use crate::config::{Checked, FORMAT, Init, InputRecord, Record, Settings};
-use crate::data::load::training_rows;
+use crate::data::load::{Loaded, training_rows};
 use crate::data::preprocess::Findings;
 use crate::data::write::NpyWriter;
-use crate::data::{Observations, Preprocessing, memory, read};
+use crate::data::{Mask, Missing, Observations, Preprocessing, memory, read};
 use crate::draws::Draws;
 use crate::error::{Error, Result};
 use crate::init;
@@ -15,13 +15,15 @@ use crate::linalg::Real;
 use crate::model::{Model, State};
 use crate::new_rows;
 use crate::pca::evidence::{self, EvidenceCurve};
-use crate::run_folder::{Output, Run, prepare_output};
+use crate::run_folder::{MASK_FILE, Output, Run, prepare_output};
 use crate::spectral::SpectralData;
 use crate::structure::{Direction, Shelf, Spectrum, Structure};
 use crate::summary::features::read_images;
+use crate::summary::posterior::Shown;
 use crate::summary::{PersistentFeatures, Posterior};
 use crate::trace::{TraceRow, TraceWriter, Units};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Whoever watches a fit: shows progress and may ask it to stop.
@@ -46,11 +48,12 @@ pub enum Ending {
 /// Data, structure and model of a fit: everything that is loaded once.
 pub struct Prepared<R> {
     pub checked: Checked,
-    pub structure: Structure,
+    pub structure: Arc<Structure>,
+    pub mask: Mask,
     pub preprocessing: Preprocessing,
     pub findings: Findings,
     pub model: Model<R>,
-    pub heldout: Option<SpectralData<R>>,
+    pub heldout: Option<Loaded<R>>,
     pub record: Record,
 }
 
@@ -80,14 +83,20 @@ impl<R: Real> Prepared<R> {
             observations.set_chunk_bytes(SPILL_CHUNK_BYTES);
         }
         let (n_rows, n_sites) = (observations.n_rows(), observations.n_sites());
-        let structure = checked.structure(observations.path(), observations.grid(), n_sites, shelf)?;
-        let needed = memory_needed(n_rows, n_sites, R::BYTES, settings);
-        memory::check(&format!("a fit of {n_rows} x {n_sites} in {}", R::NAME), needed)?;
+        let structure = Arc::new(checked.structure(observations.path(), observations.grid(), n_sites, shelf)?);
+        choose_cells(&mut observations, settings, structure.grid())?;
+        let n_columns = observations.n_columns();
+        let needed = memory_needed(n_rows, n_columns, R::BYTES, settings);
+        memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), needed)?;
         let (preprocessing, findings) = Preprocessing::fit(&observations, settings.center, settings.scale)?;
-        let data = training_rows(&observations, &structure, &preprocessing, settings.spill.as_deref())?;
+        let Loaded { data, window } =
+            training_rows(&observations, &structure, &preprocessing, settings.spill.as_deref())?;
         let spectrum = Spectrum::new(&structure, &checked.curve);
-        let priors = checked.priors(&spectrum, preprocessing.factor, n_rows as f64 * n_sites as f64)?;
-        let mut model = Model::new(data, spectrum, priors);
+        let priors = checked.priors(&spectrum, preprocessing.factor, findings.n_cells)?;
+        let mut model = match window {
+            None => Model::new(data, spectrum, priors),
+            Some(window) => Model::in_window(data, window, spectrum, priors),
+        };
         model.max_features = settings.max_features.unwrap_or(usize::MAX);
         model.birth_rounds = settings.sweep.birth_rounds;
         model.row_sweeps = settings.sweep.row_sweeps;
@@ -95,17 +104,20 @@ impl<R: Real> Prepared<R> {
         let record = Record {
             version: env!("CARGO_PKG_VERSION").into(),
             format: FORMAT,
-            n_rows,
+            n_rows: observations.n_rows(),
             n_sites,
             structure: structure.expression(),
             theta: model.spectrum.parameter_names(),
             data_scale: preprocessing.factor,
             inputs: input_records(settings, &observations)?,
+            n_masked_sites: (!observations.mask().is_full()).then_some(n_columns),
+            empty_rows: observations.empty_rows(),
             graphs: structure.graph_files(),
         };
-        let heldout =
-            settings.heldout.as_deref().map(|path| load_heldout(path, &structure, &preprocessing)).transpose()?;
-        Ok(Prepared { structure, preprocessing, findings, model, heldout, record, checked })
+        let mask = observations.mask().clone();
+        let load = |path: &Path| load_heldout(path, &structure, &mask, &preprocessing);
+        let heldout = settings.heldout.as_deref().map(load).transpose()?;
+        Ok(Prepared { structure, mask, preprocessing, findings, model, heldout, record, checked })
     }
 
     /// The factors between the sampler's units and the user's.
@@ -183,9 +195,28 @@ fn input_records(settings: &Settings, observations: &Observations) -> Result<Vec
     settings.input.iter().enumerate().map(one).collect()
 }
 
-fn load_heldout<R: Real>(path: &Path, structure: &Structure, preprocessing: &Preprocessing) -> Result<SpectralData<R>> {
-    let observations = Observations::open(&[path.to_path_buf()])?;
+/// Applies the mask and the choice about missing cells.
+fn choose_cells(observations: &mut Observations, settings: &Settings, grid: &[usize]) -> Result<()> {
+    match settings.mask.as_deref() {
+        None => {}
+        Some("auto") => observations.set_mask(Mask::automatic(observations)?),
+        Some(path) => observations.set_mask(Mask::read(Path::new(path), grid)?),
+    }
+    if settings.missing == Missing::Impute {
+        observations.allow_missing()?;
+    }
+    Ok(())
+}
+
+fn load_heldout<R: Real>(
+    path: &Path,
+    structure: &Arc<Structure>,
+    mask: &Mask,
+    preprocessing: &Preprocessing,
+) -> Result<Loaded<R>> {
+    let mut observations = Observations::open(&[path.to_path_buf()])?;
     observations.check_grid(structure.grid(), "as in the training rows")?;
+    observations.set_mask(mask.clone());
     // Held-out rows are new rows: they are centred by the means of all training rows.
     let as_new = Preprocessing { run_means: vec![preprocessing.overall_means.clone()], ..preprocessing.clone() };
     training_rows(&observations, structure, &as_new, None)
@@ -197,6 +228,9 @@ pub fn fit<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Ob
     let start = prepared.start_of_run()?;
     prepare_output(folder, Output::Run)?;
     prepared.structure.save_graphs(folder)?;
+    if !prepared.mask.is_full() {
+        prepared.mask.write(&folder.join(MASK_FILE), prepared.structure.grid())?;
+    }
     Run::write_config(folder, &prepared.recorded_settings())?;
     run_chains(prepared, folder, observer, start.as_ref())
 }
@@ -350,7 +384,9 @@ impl<'a, R: Real> Going<'a, R> {
         let sweep = self.chain.sweep;
         if self.schedule.keeps(sweep) {
             let n_planned = self.schedule.n_kept(self.schedule.sweeps);
-            self.posterior.add(&self.chain.state, &prepared.structure, &prepared.preprocessing, n_planned);
+            let shown =
+                Shown { structure: &prepared.structure, mask: &prepared.mask, preprocessing: &prepared.preprocessing };
+            self.posterior.add(&self.chain.state, &shown, n_planned);
             let means = || features::conditional_means(&prepared.model, &self.chain.state);
             self.draws.offer(&self.chain.state, means, sweep, self.posterior.n_kept)?;
         }
@@ -391,7 +427,8 @@ impl<'a, R: Real> Going<'a, R> {
     fn write_results(&self, others: Option<&[Vec<Vec<f32>>]>) -> Result<()> {
         let prepared = self.prepared;
         let (grid, squares) = (prepared.structure.grid(), prepared.findings.sum_of_squares);
-        let mut found = PersistentFeatures::new(&self.posterior, grid, prepared.record.n_rows, squares);
+        let rows = (prepared.record.n_rows, &prepared.record.empty_rows[..]);
+        let mut found = PersistentFeatures::new(&self.posterior, grid, &prepared.mask, rows, squares);
         found.smooth_only_along(&prepared.structure);
         found.set_stability(others.unwrap_or_default());
         found.write(&self.folder)?;
@@ -403,23 +440,38 @@ impl<'a, R: Real> Going<'a, R> {
 
     fn write_reconstruction(&self, mean: &SpectralData<f32>) -> Result<()> {
         let prepared = self.prepared;
-        let shape: Vec<usize> =
-            std::iter::once(mean.n_rows()).chain(prepared.structure.grid().iter().copied()).collect();
+        let shape: Vec<usize> = std::iter::once(mean.n_rows() + prepared.record.empty_rows.len())
+            .chain(prepared.structure.grid().iter().copied())
+            .collect();
         let mut writer = NpyWriter::create(&self.folder.join("reconstruction.npy"), &shape)?;
         let mut scratch = Vec::new();
-        let observations = Observations::open(&prepared.checked.settings.input)?;
-        let n_sites = prepared.structure.n_sites();
+        let mut observations = Observations::open(&prepared.checked.settings.input)?;
+        choose_cells(&mut observations, &prepared.checked.settings, prepared.structure.grid())?;
+        let n_columns = observations.n_columns();
+        let empty: &[usize] = &prepared.record.empty_rows;
+        let nothing = vec![f32::NAN; prepared.structure.n_sites()];
+        let mut n_written = 0;
         observations.for_each_chunk(&mut |run, first_row, values| {
-            for (at, raw) in values.chunks_exact_mut(n_sites).enumerate() {
+            for (at, raw) in values.chunks_exact_mut(n_columns).enumerate() {
+                while empty.contains(&n_written) {
+                    writer.write_values(&nothing)?;
+                    n_written += 1;
+                }
                 let means = crate::data::preprocess::MeansOf::Run(run);
                 let offset = prepared.preprocessing.apply(raw, means);
                 let mut image = mean.row(first_row + at);
                 prepared.structure.apply(Direction::ToSites, &mut image, &mut scratch);
-                prepared.preprocessing.restore(&mut image, means, offset);
-                writer.write_values(&image.iter().map(|&x| x as f32).collect::<Vec<_>>())?;
+                let mut columns = prepared.mask.gather(&image);
+                prepared.preprocessing.restore(&mut columns, means, offset);
+                let columns: Vec<f32> = columns.iter().map(|&x| x as f32).collect();
+                writer.write_values(&prepared.mask.scatter(&columns, f32::NAN))?;
+                n_written += 1;
             }
             Ok(())
         })?;
+        for _ in n_written..mean.n_rows() + empty.len() {
+            writer.write_values(&nothing)?;
+        }
         writer.finish()
     }
 }

@@ -2,12 +2,15 @@
 
 use crate::config::{Checked, FORMAT, Record, Settings};
 use crate::data::write::write_atomically;
-use crate::data::{Preprocessing, read};
+use crate::data::{Mask, Missing, Observations, Preprocessing, read};
 use crate::draws::Draws;
 use crate::error::{Error, Result};
 use crate::structure::{Shelf, Structure, expression};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// The mask of a run that has one: an array of 0 and 1 on the grid.
+pub const MASK_FILE: &str = "mask.npy";
 
 /// A run that exists on disk.
 pub struct Run {
@@ -54,6 +57,25 @@ impl Run {
     pub fn structure(&self) -> Result<Structure> {
         let shelf = Shelf::of(&self.folder, &self.record.graphs);
         expression::build_with(Some(&self.record.structure), None, &shelf)
+    }
+
+    /// The sites that took part.
+    pub fn mask(&self) -> Result<Mask> {
+        let structure = self.structure()?;
+        match self.record.n_masked_sites {
+            None => Ok(Mask::full(structure.n_sites())),
+            Some(_) => Mask::read(&self.folder.join(MASK_FILE), structure.grid()),
+        }
+    }
+
+    /// Opens the training rows as they were fitted.
+    pub fn observations(&self) -> Result<Observations> {
+        let mut observations = Observations::open(&self.checked.settings.input)?;
+        observations.set_mask(self.mask()?);
+        if self.checked.settings.missing == Missing::Impute {
+            observations.allow_missing()?;
+        }
+        Ok(observations)
     }
 
     /// The kept draws of the first chain.
@@ -122,6 +144,7 @@ impl Output {
                 "activation.npy",
                 "reconstruction.npy",
                 "eigenvalues.csv",
+                MASK_FILE,
                 "draws",
                 "checkpoint",
                 "figures",

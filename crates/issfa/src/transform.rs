@@ -1,20 +1,21 @@
 //! New observations under a fitted model: weights, activations and denoised rows, averaged over the kept draws.
 
-use crate::data::load::{lay_out, to_spectra};
-use crate::data::preprocess::MeansOf;
-use crate::data::{Observations, Preprocessing};
+use crate::data::load::{Loaded, holes_of, lay_out, to_spectra};
+use crate::data::preprocess::{MeansOf, run_means};
+use crate::data::{Mask, Observations, Preprocessing};
 use crate::draws::{Draw, Draws};
 use crate::error::{Error, Result};
 use crate::linalg::{Real, View, multiply};
 use crate::new_rows::{Effort, RowMeans, infer};
 use crate::rng::Streams;
 use crate::run_folder::Run;
-use crate::spectral::SpectralData;
+use crate::spectral::{SpectralData, Window};
 use crate::structure::{Direction, Structure};
 use crate::summary::features::{read_images, read_table};
-use crate::summary::posterior::unit_images;
+use crate::summary::posterior::{Shown, unit_images};
 use crate::workers::share;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// New rows at a time.
 const BATCH_BYTES: usize = 256 << 20;
@@ -30,12 +31,13 @@ pub enum CenterNew {
 
 /// A fitted model ready for new rows.
 pub struct Fitted {
-    pub structure: Structure,
+    pub structure: Arc<Structure>,
+    pub mask: Mask,
     pub preprocessing: Preprocessing,
     /// Files of the kept draws, in order.
     pub draws: Vec<PathBuf>,
     pub seed: u64,
-    /// Ids and images of the persistent features.
+    /// Ids and images (by column of the mask) of the persistent features.
     pub ids: Vec<u64>,
     pub images: Vec<Vec<f32>>,
 }
@@ -50,6 +52,16 @@ pub struct Batch {
     pub reconstruction: Vec<f32>,
 }
 
+impl Batch {
+    /// Nothing was observed of this row, so nothing is said of it.
+    fn forget(&mut self, row: usize, n_rows: usize) {
+        for values in [&mut self.weights, &mut self.activation, &mut self.reconstruction] {
+            let width = values.len() / n_rows;
+            values[row * width..(row + 1) * width].fill(f32::NAN);
+        }
+    }
+}
+
 impl Fitted {
     /// Opens what a run has kept.
     pub fn open(run: &Run) -> Result<Fitted> {
@@ -61,14 +73,31 @@ impl Fitted {
             );
             return Err(Error::malformed(&run.folder, problem));
         }
+        let mask = run.mask()?;
+        let images = read_images(&run.folder.join("features.npy"))?.1;
         Ok(Fitted {
-            structure: run.structure()?,
+            structure: Arc::new(run.structure()?),
             preprocessing: run.preprocessing()?,
             draws,
             seed: run.checked.settings.seed,
             ids: read_table(&run.folder.join("features.tsv"))?.iter().map(|row| row.id).collect(),
-            images: read_images(&run.folder.join("features.npy"))?.1,
+            images: images.iter().map(|image| mask.gather(image)).collect(),
+            mask,
         })
+    }
+
+    /// How spectra of the run are shown.
+    pub fn shown(&self) -> Shown<'_> {
+        Shown { structure: &self.structure, mask: &self.mask, preprocessing: &self.preprocessing }
+    }
+
+    /// Opens new rows under the run's mask; NaN is a cell that was not observed.
+    pub fn open_rows(&self, paths: &[PathBuf]) -> Result<Observations> {
+        let mut observations = Observations::open(paths)?;
+        self.check_sites(&observations)?;
+        observations.set_mask(self.mask.clone());
+        observations.allow_holes();
+        Ok(observations)
     }
 
     /// Refuses rows of other sites.
@@ -90,7 +119,7 @@ impl Fitted {
             let known = self.ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
             return Err(Error::setting("--drop", id, format!("no such id in features.tsv; there are: {known}")));
         }
-        let n_sites = observations.n_sites();
+        let n_sites = observations.n_columns();
         let own_means = own_means(observations, center)?;
         let rows_at_once = (BATCH_BYTES / (8 * n_sites)).max(1);
         observations.for_each_chunk(&mut |run, first_row, values| {
@@ -109,7 +138,7 @@ impl Fitted {
         means: MeansOf,
         drop: &[u64],
     ) -> Result<Batch> {
-        let n_sites = self.structure.n_sites();
+        let n_sites = self.mask.n_columns();
         let n_rows = rows.len() / n_sites;
         let mut offsets = vec![0.0; n_rows];
         share(
@@ -119,8 +148,9 @@ impl Fitted {
                 *offset = self.preprocessing.apply(row, means);
             },
         );
-        let data = self.spectra::<R>(rows);
-        let mut sums = Sums::new(n_rows, n_sites, self.ids.len());
+        let is_empty: Vec<bool> = rows.chunks_exact(n_sites).map(|row| row.iter().all(|x| x.is_nan())).collect();
+        let data = self.load::<R>(rows);
+        let mut sums = Sums::new(n_rows, self.structure.n_sites(), self.ids.len());
         for (number, path) in self.draws.iter().enumerate() {
             let draw = Draws::read::<R>(path)?;
             // The draw's number keys the streams, so that draws differ and batches do not matter.
@@ -128,22 +158,32 @@ impl Fitted {
             let (means, _) = infer(&data, &draw.state, &draw.feature_means, Effort::FULL, &streams, first_row);
             self.add_draw(&draw, &means, drop, &mut sums);
         }
-        Ok(self.finish(sums, first_row, means, &offsets))
+        let mut batch = self.finish(sums, first_row, means, &offsets);
+        for row in (0..n_rows).filter(|&row| is_empty[row]) {
+            batch.forget(row, n_rows);
+        }
+        Ok(batch)
     }
 
-    /// The spectra of prepared rows, which are used up.
-    pub fn spectra<R: Real>(&self, rows: &mut [f64]) -> SpectralData<R> {
-        let n_sites = self.structure.n_sites();
-        to_spectra(rows, &self.structure, |_| {});
-        let mut data = SpectralData::zeros(rows.len() / n_sites, n_sites);
+    /// Prepared rows as the model takes them; NaN is a cell that was not observed. The rows are used up.
+    pub fn load<R: Real>(&self, rows: &mut [f64]) -> Loaded<R> {
+        let n_columns = self.mask.n_columns();
+        let holes: Vec<Vec<u32>> = rows.chunks_exact(n_columns).map(holes_of).collect();
+        let is_partial = !self.mask.is_full() || holes.iter().any(|holes| !holes.is_empty());
+        if is_partial {
+            rows.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.0);
+        } else {
+            to_spectra(rows, &self.structure, |_| {});
+        }
+        let mut data = SpectralData::zeros(rows.len() / n_columns, n_columns);
         lay_out(rows, 0, &mut data);
-        data
+        Loaded { data, window: is_partial.then(|| Window::new(self.structure.clone(), self.mask.sites(), holes)) }
     }
 
     fn add_draw<R: Real>(&self, draw: &Draw<R>, means: &[RowMeans], drop: &[u64], sums: &mut Sums) {
         let state = &draw.state;
         let k = state.n_features();
-        let images = unit_images(&state.features, &self.structure, &self.preprocessing);
+        let images = unit_images(&state.features, &self.shown());
         for (column, (id, image)) in self.ids.iter().zip(&self.images).enumerate() {
             let Some(place) = state.feature_ids.iter().position(|other| other == id) else { continue };
             let (unit, norm) = &images[place];
@@ -181,7 +221,9 @@ impl Fitted {
         share(rows, Vec::new, |scratch, (row, out)| {
             let mut image: Vec<f64> = sums.reconstruction.row(row).iter().map(|x| x / sums.n_draws).collect();
             self.structure.apply(Direction::ToSites, &mut image, scratch);
-            self.preprocessing.restore(&mut image, means, offsets[row]);
+            let mut columns = self.mask.gather(&image);
+            self.preprocessing.restore(&mut columns, means, offsets[row]);
+            let image = self.mask.scatter(&columns, f64::NAN);
             out.iter_mut().zip(&image).for_each(|(to, x)| *to = *x as f32);
         });
         Batch { first_row, weights: mean(&sums.weights), activation: mean(&sums.activation), reconstruction }
@@ -215,17 +257,5 @@ fn own_means(observations: &Observations, center: CenterNew) -> Result<Vec<Vec<f
     if center == CenterNew::Train {
         return Ok(Vec::new());
     }
-    let n_sites = observations.n_sites();
-    let mut sums = vec![vec![0.0; n_sites]; observations.n_runs()];
-    observations.for_each_chunk(&mut |run, _, values| {
-        for row in values.chunks_exact(n_sites) {
-            sums[run].iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
-        }
-        Ok(())
-    })?;
-    for (run, sums) in sums.iter_mut().enumerate() {
-        let n = observations.run_rows(run).len() as f64;
-        sums.iter_mut().for_each(|sum| *sum /= n);
-    }
-    Ok(sums)
+    run_means(observations)
 }

@@ -5,7 +5,6 @@ use super::with_precision;
 use crate::Outcome;
 use clap::Args;
 use issfa::Result;
-use issfa::data::Observations;
 use issfa::evaluate::hidden::{self, HiddenReport};
 use issfa::evaluate::truth::{self, TruthReport};
 use issfa::linalg::Real;
@@ -59,8 +58,7 @@ fn against_truth<R: Real>(run: &Run, simulation: &Path) -> Result<TruthReport> {
 }
 
 fn on_hidden_cells<R: Real>(run: &Run, options: &Options) -> Result<HiddenReport> {
-    let observations = Observations::open(&options.data)?;
-    hidden::evaluate::<R>(run, &observations, options.hide, options.seed)
+    hidden::evaluate::<R>(run, &options.data, options.hide, options.seed)
 }
 
 /// One figure a line.

@@ -7,8 +7,8 @@ use crate::signals::Signals;
 use crate::{Failure, Outcome};
 use clap::{Args, ValueEnum};
 use issfa::config::{Checked, Precision, Preset, Settings};
-use issfa::data::Centering;
 use issfa::data::grid::show_grid;
+use issfa::data::{Centering, Missing};
 use issfa::error::bytes;
 use issfa::fit::{Ending, Prepared, memory_needed};
 use issfa::linalg::Real;
@@ -84,6 +84,12 @@ pub struct FitOptions {
     /// Divide each site by its standard deviation
     #[arg(long)]
     pub scale: bool,
+    /// Which sites take part: an array of 0 and 1 on the grid, or auto (finite and not constant in every run)
+    #[arg(long, value_name = "FILE|auto")]
+    pub mask: Option<String>,
+    /// What becomes of NaN cells: error refuses them, impute takes them for not observed
+    #[arg(long, value_enum)]
+    pub missing: Option<MissingName>,
     /// How data are stored while sampling
     #[arg(long, value_enum)]
     pub precision: Option<PrecisionName>,
@@ -127,6 +133,12 @@ pub enum CenterName {
     Site,
     Row,
     Both,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum MissingName {
+    Error,
+    Impute,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -191,6 +203,14 @@ impl FitOptions {
             }),
         );
         set(
+            &mut settings.missing,
+            self.missing.map(|name| match name {
+                MissingName::Error => Missing::Error,
+                MissingName::Impute => Missing::Impute,
+            }),
+        );
+        settings.mask = self.mask.map(|text| absolute_mask(&text)).or(settings.mask);
+        set(
             &mut settings.precision,
             self.precision.map(|name| match name {
                 PrecisionName::F32 => Precision::F32,
@@ -202,6 +222,14 @@ impl FitOptions {
             *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
         }
         Ok(settings)
+    }
+}
+
+/// The mask's file from the root, so that the run can be resumed from anywhere.
+fn absolute_mask(text: &str) -> String {
+    match text {
+        "auto" => text.into(),
+        _ => std::path::absolute(text).map_or_else(|_| text.into(), |path| path.display().to_string()),
     }
 }
 

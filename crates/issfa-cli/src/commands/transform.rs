@@ -4,7 +4,6 @@ use super::with_precision;
 use crate::Outcome;
 use crate::options::Common;
 use clap::{Args, ValueEnum};
-use issfa::data::Observations;
 use issfa::data::write::NpyWriter;
 use issfa::linalg::Real;
 use issfa::run_folder::{Output, Run, check_output, prepare_output};
@@ -44,8 +43,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
 
 fn transform<R: Real>(run: &Run, options: &Options, common: &Common) -> Outcome {
     let fitted = Fitted::open(run)?;
-    let observations = Observations::open(&options.new)?;
-    fitted.check_sites(&observations)?;
+    let observations = fitted.open_rows(&options.new)?;
     check_output(&options.out, Output::Transform, common.overwrite)?;
     prepare_output(&options.out, Output::Transform)?;
     let (n_rows, k) = (observations.n_rows(), fitted.ids.len());

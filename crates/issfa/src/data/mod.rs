@@ -2,11 +2,13 @@
 
 pub mod grid;
 pub mod load;
+pub mod mask;
 pub mod memory;
 pub mod observations;
 pub mod preprocess;
 pub mod read;
 pub mod write;
 
-pub use observations::Observations;
+pub use mask::Mask;
+pub use observations::{Missing, Observations};
 pub use preprocess::{Centering, Preprocessing};

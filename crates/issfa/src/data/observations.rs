@@ -1,8 +1,10 @@
 //! Several input files as one table of rows, each file a run.
 
+use super::Mask;
 use super::grid::show_grid;
 use super::read::{self, RowSource};
 use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +20,22 @@ pub struct Observations {
     /// First row of each source, and the total at the end.
     starts: Vec<usize>,
     n_sites: usize,
+    mask: Mask,
+    missing: Missing,
+    /// Rows of the files without any value, which are left out: run and row within it, in order.
+    empty: Vec<(usize, usize)>,
     chunk_bytes: usize,
+}
+
+/// What becomes of cells that are NaN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Missing {
+    /// They are refused.
+    #[default]
+    Error,
+    /// They were not observed.
+    Impute,
 }
 
 impl Observations {
@@ -41,7 +58,53 @@ impl Observations {
             starts.push(starts[starts.len() - 1] + source.n_rows());
         }
         let n_sites = first.n_sites();
-        Ok(Observations { sources, starts, n_sites, chunk_bytes: CHUNK_BYTES })
+        let (mask, missing) = (Mask::full(n_sites), Missing::Error);
+        Ok(Observations { sources, starts, n_sites, mask, missing, empty: Vec::new(), chunk_bytes: CHUNK_BYTES })
+    }
+
+    /// From now on rows are what the mask leaves of them.
+    pub fn set_mask(&mut self, mask: Mask) {
+        assert_eq!(mask.n_grid_sites(), self.n_sites, "the mask is one of these sites");
+        self.mask = mask;
+    }
+
+    /// From now on NaN stands for a cell that was not observed.
+    pub fn allow_holes(&mut self) {
+        self.missing = Missing::Impute;
+    }
+
+    /// From now on NaN stands for a cell that was not observed, and rows without any value are left out.
+    pub fn allow_missing(&mut self) -> Result<()> {
+        self.allow_holes();
+        let (n, mut empty) = (self.n_columns(), Vec::new());
+        self.visit_chunks(Cells::FiniteOrMissing, &mut |run, first_row, values| {
+            for (at, row) in values.chunks_exact(n).enumerate() {
+                if row.iter().all(|x| x.is_nan()) {
+                    empty.push((run, first_row + at - self.starts[run]));
+                }
+            }
+            Ok(())
+        })?;
+        for run in 0..self.n_runs() {
+            let n_before = empty.iter().filter(|(of, _)| *of <= run).count();
+            self.starts[run + 1] -= n_before;
+        }
+        self.empty = empty;
+        if self.n_rows() == 0 {
+            return Err(Error::malformed(self.path(), "every value is NaN: there is nothing to fit"));
+        }
+        Ok(())
+    }
+
+    /// Whether NaN was allowed.
+    pub fn may_have_holes(&self) -> bool {
+        self.missing == Missing::Impute
+    }
+
+    /// The places of rows without any value among all rows of the files.
+    pub fn empty_rows(&self) -> Vec<usize> {
+        let first_of = |run: usize| self.sources[..run].iter().map(|source| source.n_rows()).sum::<usize>();
+        self.empty.iter().map(|(run, row)| first_of(*run) + row).collect()
     }
 
     pub fn n_rows(&self) -> usize {
@@ -53,8 +116,18 @@ impl Observations {
         self.sources.iter().try_for_each(|source| check_source(source.as_ref(), grid, because))
     }
 
+    /// Sites of the grid.
     pub fn n_sites(&self) -> usize {
         self.n_sites
+    }
+
+    /// Values a row has: the sites under the mask.
+    pub fn n_columns(&self) -> usize {
+        self.mask.n_columns()
+    }
+
+    pub fn mask(&self) -> &Mask {
+        &self.mask
     }
 
     /// The grid that an input brings along.
@@ -87,9 +160,17 @@ impl Observations {
     }
 
     /// Calls `visit` on chunks of rows in order; a chunk never spans runs.
-    /// Every value is checked to be finite.
+    /// Every value is checked to be finite, or to be NaN where that was allowed.
     pub fn for_each_chunk(&self, visit: &mut Visit) -> Result<()> {
-        self.visit_chunks(Cells::Finite, visit)
+        match self.missing {
+            Missing::Error => self.visit_chunks(Cells::Finite, visit),
+            Missing::Impute => self.visit_chunks(Cells::FiniteOrMissing, visit),
+        }
+    }
+
+    /// [`Observations::for_each_chunk`] with values as they are.
+    pub fn for_each_chunk_raw(&self, visit: &mut Visit) -> Result<()> {
+        self.visit_chunks(Cells::Any, visit)
     }
 
     /// [`Observations::for_each_chunk`] where NaN stands for a cell that was not observed.
@@ -101,18 +182,41 @@ impl Observations {
         let rows_at_once = (self.chunk_bytes / (8 * self.n_sites)).max(1);
         let mut values = Vec::new();
         for (run, source) in self.sources.iter().enumerate() {
-            let mut first = 0;
-            let n_rows = self.run_rows(run).len();
-            while first < n_rows {
-                let n = rows_at_once.min(n_rows - first);
+            let empty: Vec<usize> = self.empty.iter().filter(|(of, _)| *of == run).map(|(_, row)| *row).collect();
+            // As many rows of the file as it takes to see all that are kept.
+            let (n_kept, mut first, mut seen) = (self.run_rows(run).len(), 0, 0);
+            while seen < n_kept {
+                let n = rows_at_once.min(source.n_rows() - first).min(n_kept + empty.len() - first);
                 values.resize(n * self.n_sites, 0.0);
                 source.read_rows(first, &mut values)?;
-                check_cells(&values, self.n_sites, first, source.path(), cells)?;
-                visit(run, self.starts[run] + first, &mut values)?;
+                let n_left = self.compact(&mut values, first, &empty);
+                check_cells(&values, &self.mask, first, source.path(), cells)?;
+                visit(run, self.starts[run] + seen, &mut values)?;
                 first += n;
+                seen += n_left;
             }
         }
         Ok(())
+    }
+}
+
+impl Observations {
+    /// Keeps the columns of the mask and the rows that are not empty; returns how many rows are left.
+    fn compact(&self, values: &mut Vec<f64>, first_row: usize, empty: &[usize]) -> usize {
+        let (n_sites, n_columns) = (self.n_sites, self.n_columns());
+        if self.mask.is_full() && empty.is_empty() {
+            return values.len() / n_sites;
+        }
+        let mut n_left = 0;
+        for row in (0..values.len() / n_sites).filter(|row| !empty.contains(&(first_row + row))) {
+            for column in 0..n_columns {
+                // Never past what is still to be read: columns and rows only move down.
+                values[n_left * n_columns + column] = values[row * n_sites + self.mask.site(column)];
+            }
+            n_left += 1;
+        }
+        values.truncate(n_left * n_columns);
+        n_left
     }
 }
 
@@ -135,16 +239,22 @@ fn check_source(source: &dyn RowSource, grid: &[usize], because: &str) -> Result
 enum Cells {
     Finite,
     FiniteOrMissing,
+    Any,
 }
 
-fn check_cells(values: &[f64], n_sites: usize, first_row: usize, path: &Path, cells: Cells) -> Result<()> {
-    let allowed = |x: &f64| x.is_finite() || x.is_nan() && cells == Cells::FiniteOrMissing;
+fn check_cells(values: &[f64], mask: &Mask, first_row: usize, path: &Path, cells: Cells) -> Result<()> {
+    let n_columns = mask.n_columns();
+    let allowed = |x: &f64| match cells {
+        Cells::Finite => x.is_finite(),
+        Cells::FiniteOrMissing => x.is_finite() || x.is_nan(),
+        Cells::Any => true,
+    };
     match values.iter().position(|x| !allowed(x)) {
         None => Ok(()),
         Some(at) => Err(Error::NonFinite {
             path: path.to_path_buf(),
-            row: first_row + at / n_sites,
-            site: at % n_sites,
+            row: first_row + at / n_columns,
+            site: mask.site(at % n_columns),
             value: values[at],
         }),
     }

@@ -60,14 +60,15 @@ pub struct Findings {
     pub share_of_site_means: f64,
     /// The sum of squares after centring, in the user's units.
     pub sum_of_squares: f64,
+    /// Cells that were observed.
+    pub n_cells: f64,
 }
 
 impl Preprocessing {
     /// Fits on all rows; `scale` divides each site by its standard deviation.
     pub fn fit(observations: &Observations, centering: Centering, scale: bool) -> Result<(Preprocessing, Findings)> {
-        let (run_means, overall_means, raw_squares) = means(observations)?;
-        let n_rows = observations.n_rows() as f64;
-        let mean_squares: f64 = n_rows * overall_means.iter().map(|m| m * m).sum::<f64>();
+        let Means { run_means, overall_means, n_seen, squares: raw_squares } = means(observations)?;
+        let mean_squares: f64 = overall_means.iter().zip(&n_seen).map(|(m, n)| n * m * m).sum();
         let share_of_site_means = if raw_squares > 0.0 { mean_squares / raw_squares } else { 0.0 };
         let mut fitted = Preprocessing { centering, run_means, overall_means, site_scales: Vec::new(), factor: 1.0 };
         if !centering.sites() {
@@ -78,19 +79,21 @@ impl Preprocessing {
         let sum_of_squares: f64 = squares.iter().sum();
         let mut scaled_squares = sum_of_squares;
         if scale {
-            fitted.site_scales = squares.iter().map(|s| positive_or_one((s / n_rows).sqrt())).collect();
+            let sd = |(s, n): (&f64, &f64)| positive_or_one((s / n.max(1.0)).sqrt());
+            fitted.site_scales = squares.iter().zip(&n_seen).map(sd).collect();
             scaled_squares = squares.iter().zip(&fitted.site_scales).map(|(s, sd)| s / (sd * sd)).sum();
         }
-        fitted.factor = positive_or_one((scaled_squares / (n_rows * observations.n_sites() as f64)).sqrt());
-        Ok((fitted, Findings { share_of_site_means, sum_of_squares }))
+        let n_cells: f64 = n_seen.iter().sum();
+        fitted.factor = positive_or_one((scaled_squares / n_cells).sqrt());
+        Ok((fitted, Findings { share_of_site_means, sum_of_squares, n_cells }))
     }
 
     fn squares_by_site(&self, observations: &Observations) -> Result<Vec<f64>> {
-        let mut squares = vec![0.0; observations.n_sites()];
+        let mut squares = vec![0.0; observations.n_columns()];
         observations.for_each_chunk(&mut |run, _, values| {
             for row in values.chunks_exact_mut(squares.len()) {
                 self.center(row, MeansOf::Run(run));
-                squares.iter_mut().zip(row).for_each(|(sum, x)| *sum += *x * *x);
+                squares.iter_mut().zip(row).filter(|(_, x)| !x.is_nan()).for_each(|(sum, x)| *sum += *x * *x);
             }
             Ok(())
         })?;
@@ -147,16 +150,36 @@ impl Preprocessing {
     }
 }
 
-/// Site means of each run and of all rows, and the raw sum of squares. NaN cells are left out.
-fn means(observations: &Observations) -> Result<(Vec<Vec<f64>>, Vec<f64>, f64)> {
-    let n_sites = observations.n_sites();
-    let mut sums = vec![vec![0.0; n_sites]; observations.n_runs()];
+/// Site means of each run, over the cells that are not NaN.
+pub fn run_means(observations: &Observations) -> Result<Vec<Vec<f64>>> {
+    Ok(means(observations)?.run_means)
+}
+
+/// What the means of raw data are taken from.
+struct Means {
+    /// By run and column; 0 where a run has no value.
+    run_means: Vec<Vec<f64>>,
+    overall_means: Vec<f64>,
+    /// Cells observed, by column.
+    n_seen: Vec<f64>,
+    /// The raw sum of squares.
+    squares: f64,
+}
+
+/// Means over the cells that are not NaN.
+fn means(observations: &Observations) -> Result<Means> {
+    let n_columns = observations.n_columns();
+    let mut sums = vec![vec![0.0; n_columns]; observations.n_runs()];
+    let mut counts = vec![vec![0.0; n_columns]; observations.n_runs()];
     let (mut squares, mut largest) = (0.0, 0.0f64);
     observations.for_each_chunk(&mut |run, _, values| {
-        for row in values.chunks_exact(n_sites) {
-            largest = row.iter().fold(largest, |largest, x| largest.max(x.abs()));
-            sums[run].iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
-            squares += row.iter().map(|x| x * x).sum::<f64>();
+        for row in values.chunks_exact(n_columns) {
+            for (column, x) in row.iter().enumerate().filter(|(_, x)| !x.is_nan()) {
+                largest = largest.max(x.abs());
+                sums[run][column] += x;
+                counts[run][column] += 1.0;
+                squares += x * x;
+            }
         }
         Ok(())
     })?;
@@ -164,14 +187,14 @@ fn means(observations: &Observations) -> Result<(Vec<Vec<f64>>, Vec<f64>, f64)> 
         let problem = format!("the largest value is {largest:e}, whose square is out of range; rescale the data first");
         return Err(Error::malformed(observations.path(), problem));
     }
-    let mut overall = vec![0.0; n_sites];
-    for (run, sums) in sums.iter_mut().enumerate() {
+    let (mut overall, mut n_seen) = (vec![0.0; n_columns], vec![0.0; n_columns]);
+    for (sums, counts) in sums.iter_mut().zip(&counts) {
         overall.iter_mut().zip(sums.iter()).for_each(|(total, sum)| *total += sum);
-        let n = observations.run_rows(run).len() as f64;
-        sums.iter_mut().for_each(|sum| *sum /= n);
+        n_seen.iter_mut().zip(counts).for_each(|(total, n)| *total += n);
+        sums.iter_mut().zip(counts).for_each(|(sum, n): (&mut f64, &f64)| *sum /= n.max(1.0));
     }
-    overall.iter_mut().for_each(|sum| *sum /= observations.n_rows() as f64);
-    Ok((sums, overall, squares))
+    overall.iter_mut().zip(&n_seen).for_each(|(sum, n): (&mut f64, &f64)| *sum /= n.max(1.0));
+    Ok(Means { run_means: sums, overall_means: overall, n_seen, squares })
 }
 
 fn positive_or_one(value: f64) -> f64 {

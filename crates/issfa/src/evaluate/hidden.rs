@@ -1,7 +1,7 @@
 //! Prediction of hidden cells: some cells of new rows are hidden, inferred from the rest, and compared; and the same
 //! for principal components by least squares on the visible cells.
 
-use crate::data::load::training_rows;
+use crate::data::load::{Loaded, training_rows};
 use crate::data::preprocess::MeansOf;
 use crate::data::{Observations, Preprocessing};
 use crate::draws::{Draw, Draws};
@@ -11,11 +11,12 @@ use crate::new_rows::{Effort, feature_terms, infer_row};
 use crate::pca;
 use crate::rng::{Purpose, Streams};
 use crate::run_folder::Run;
-use crate::structure::{Direction, Structure};
+use crate::structure::Direction;
 use crate::transform::Fitted;
 use crate::workers::share;
 use rand::RngExt;
 use serde::Serialize;
+use std::path::PathBuf;
 
 /// The largest number of principal components tried.
 const MOST_COMPONENTS: usize = 200;
@@ -50,24 +51,24 @@ struct Row {
 }
 
 /// Hides a share of the cells of every new row and predicts them.
-pub fn evaluate<R: Real>(run: &Run, observations: &Observations, share_hidden: f64, seed: u64) -> Result<HiddenReport> {
+pub fn evaluate<R: Real>(run: &Run, new: &[PathBuf], share_hidden: f64, seed: u64) -> Result<HiddenReport> {
     if !(share_hidden > 0.0 && share_hidden < 1.0) {
         return Err(Error::setting("--hide", share_hidden, "give a share above 0 and below 1, such as 0.2"));
     }
     let fitted = Fitted::open(run)?;
-    fitted.check_sites(observations)?;
-    let mut rows = hide(observations, &fitted.preprocessing, share_hidden, seed)?;
+    let observations = fitted.open_rows(new)?;
+    let mut rows = hide(&observations, &fitted.preprocessing, share_hidden, seed)?;
     for (number, path) in fitted.draws.iter().enumerate() {
         let draw = Draws::read::<R>(path)?;
         let streams = Streams { seed: fitted.seed, chain: 0, sweep: number as u64 };
-        add_predictions(&draw, &fitted.structure, &streams, &mut rows);
+        add_predictions(&draw, &fitted, &streams, &mut rows);
     }
     add_pca_errors::<R>(run, &fitted, &mut rows)?;
     Ok(report(rows, &fitted))
 }
 
 fn hide(observations: &Observations, preprocessing: &Preprocessing, share: f64, seed: u64) -> Result<Vec<Row>> {
-    let n_sites = observations.n_sites();
+    let n_sites = observations.n_columns();
     let mut rows = Vec::new();
     observations.for_each_chunk_with_holes(&mut |_, first_row, values| {
         for (at, raw) in values.chunks_exact_mut(n_sites).enumerate() {
@@ -86,13 +87,14 @@ fn hide(observations: &Observations, preprocessing: &Preprocessing, share: f64, 
 }
 
 /// Adds one draw's predictions; `G_t` and `C_t` leave the cells that are not seen out.
-fn add_predictions<R: Real>(draw: &Draw<R>, structure: &Structure, streams: &Streams, rows: &mut [Row]) {
+fn add_predictions<R: Real>(draw: &Draw<R>, fitted: &Fitted, streams: &Streams, rows: &mut [Row]) {
     let (state, means) = (&draw.state, &draw.feature_means);
-    let (k, n_sites) = (state.n_features(), structure.n_sites());
+    let (k, n_sites) = (state.n_features(), fitted.mask.n_columns());
     let mut features = vec![0.0; k * n_sites];
     share(features.chunks_exact_mut(n_sites).enumerate(), Vec::new, |scratch, (feature, image)| {
-        image.copy_from_slice(&means.feature(feature));
-        structure.apply(Direction::ToSites, image, scratch);
+        let mut full = means.feature(feature);
+        fitted.structure.apply(Direction::ToSites, &mut full, scratch);
+        image.copy_from_slice(&fitted.mask.gather(&full));
     });
     let mut gram = vec![0.0; k * k];
     let all = View::new(&features, k, n_sites);
@@ -128,14 +130,17 @@ fn visible_products(prepared: &[f64], features: &[f64], gram: &[f64], k: usize) 
 
 fn add_pca_errors<R: Real>(run: &Run, fitted: &Fitted, rows: &mut [Row]) -> Result<()> {
     run.check_inputs()?;
-    let training = Observations::open(&run.checked.settings.input)?;
-    let data = training_rows::<R>(&training, &fitted.structure, &fitted.preprocessing, None)?;
+    let training = run.observations()?;
+    let Loaded { data, window } = training_rows::<R>(&training, &fitted.structure, &fitted.preprocessing, None)?;
     let components = pca::components(&data, MOST_COMPONENTS).spectra;
-    let (d, n_sites) = (components.n_features(), fitted.structure.n_sites());
+    let (d, n_sites) = (components.n_features(), fitted.mask.n_columns());
     let mut images = vec![0.0; d * n_sites];
     share(images.chunks_exact_mut(n_sites).enumerate(), Vec::new, |scratch, (component, image)| {
         image.copy_from_slice(&components.feature(component));
-        fitted.structure.apply(Direction::ToSites, image, scratch);
+        // Data in a window are given by site already.
+        if window.is_none() {
+            fitted.structure.apply(Direction::ToSites, image, scratch);
+        }
     });
     let mut gram = vec![0.0; d * d];
     let all = View::new(&images, d, n_sites);

@@ -1,6 +1,7 @@
 //! The persistent features as they are reported: order, sign, table, smoothness.
 
 use super::posterior::{FeatureMoments, Posterior};
+use crate::data::Mask;
 use crate::data::read::npy::read_npy_f32;
 use crate::data::write::{write_atomically, write_npy_f32};
 use crate::error::{Error, Result};
@@ -8,17 +9,21 @@ use crate::structure::Structure;
 use std::path::Path;
 
 /// Posterior-mean features with everything known about them, ordered by variance explained.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct PersistentFeatures {
     pub grid: Vec<usize>,
-    /// Unit norm, the largest absolute value positive.
+    pub mask: Mask,
+    /// By column of the mask; unit norm, the largest absolute value positive.
     pub means: Vec<Vec<f32>>,
     pub sds: Vec<Vec<f32>>,
     /// For each feature, by row: mean weight and probability of being active, where present.
     pub weights: Vec<Vec<f32>>,
     pub activation: Vec<Vec<f32>>,
     pub table: Vec<FeatureRow>,
+    /// Rows of the fit.
     pub n_rows: usize,
+    /// Rows of the input that were not part of it.
+    pub empty_rows: Vec<usize>,
 }
 
 /// A line of `features.tsv`.
@@ -41,8 +46,24 @@ pub struct FeatureRow {
 
 impl PersistentFeatures {
     /// From the accumulated moments; `sum_of_squares` is that of the prepared data in the user's units.
-    pub fn new(posterior: &Posterior, grid: &[usize], n_rows: usize, sum_of_squares: f64) -> PersistentFeatures {
-        let mut result = PersistentFeatures { grid: grid.to_vec(), n_rows, ..PersistentFeatures::default() };
+    pub fn new(
+        posterior: &Posterior,
+        grid: &[usize],
+        mask: &Mask,
+        (n_rows, empty_rows): (usize, &[usize]),
+        sum_of_squares: f64,
+    ) -> PersistentFeatures {
+        let mut result = PersistentFeatures {
+            grid: grid.to_vec(),
+            mask: mask.clone(),
+            means: Vec::new(),
+            sds: Vec::new(),
+            weights: Vec::new(),
+            activation: Vec::new(),
+            table: Vec::new(),
+            n_rows,
+            empty_rows: empty_rows.to_vec(),
+        };
         for moments in posterior.persistent() {
             result.push(moments, posterior.n_kept, sum_of_squares);
         }
@@ -64,7 +85,10 @@ impl PersistentFeatures {
             variance_explained: if sum_of_squares > 0.0 { moments.mean_energy() / sum_of_squares } else { 0.0 },
             kurtosis: excess_kurtosis(weights.iter().map(|&w| f64::from(w))),
             stability: None,
-            smoothness: (0..self.grid.len()).map(|axis| full_width(&unit, &self.grid, axis)).collect(),
+            smoothness: {
+                let image = self.mask.scatter(&unit, f32::NAN);
+                (0..self.grid.len()).map(|axis| full_width(&image, &self.grid, axis)).collect()
+            },
         });
         self.sds.push(moments.deviations.iter().map(sd).collect());
         self.activation.push(moments.active.iter().map(|&a| (f64::from(a) / n) as f32).collect());
@@ -98,13 +122,19 @@ impl PersistentFeatures {
     pub fn write(&self, folder: &Path) -> Result<()> {
         let k = self.means.len();
         let shape: Vec<usize> = std::iter::once(k).chain(self.grid.iter().copied()).collect();
-        write_npy_f32(&folder.join("features.npy"), &shape, &self.means.concat())?;
-        write_npy_f32(&folder.join("features_sd.npy"), &shape, &self.sds.concat())?;
+        let on_grid = |images: &[Vec<f32>]| images.iter().flat_map(|x| self.mask.scatter(x, 0.0)).collect::<Vec<_>>();
+        write_npy_f32(&folder.join("features.npy"), &shape, &on_grid(&self.means))?;
+        write_npy_f32(&folder.join("features_sd.npy"), &shape, &on_grid(&self.sds))?;
+        let n_input_rows = self.n_rows + self.empty_rows.len();
         let by_row = |columns: &[Vec<f32>]| -> Vec<f32> {
-            (0..self.n_rows).flat_map(|row| columns.iter().map(move |column| column[row])).collect()
+            let mut fitted = 0..self.n_rows;
+            let mut row = |at: usize| if self.empty_rows.contains(&at) { None } else { fitted.next() };
+            let places: Vec<Option<usize>> = (0..n_input_rows).map(&mut row).collect();
+            let value = |place: &Option<usize>, column: &Vec<f32>| place.map_or(f32::NAN, |row| column[row]);
+            places.iter().flat_map(|place| columns.iter().map(move |column| value(place, column))).collect()
         };
-        write_npy_f32(&folder.join("weights.npy"), &[self.n_rows, k], &by_row(&self.weights))?;
-        write_npy_f32(&folder.join("activation.npy"), &[self.n_rows, k], &by_row(&self.activation))?;
+        write_npy_f32(&folder.join("weights.npy"), &[n_input_rows, k], &by_row(&self.weights))?;
+        write_npy_f32(&folder.join("activation.npy"), &[n_input_rows, k], &by_row(&self.activation))?;
         write_atomically(&folder.join("features.tsv"), self.to_tsv().as_bytes())
     }
 
@@ -168,14 +198,14 @@ pub fn excess_kurtosis(values: impl Iterator<Item = f64> + Clone) -> f64 {
 }
 
 /// The full width at half maximum of a Gaussian smoother with this image's lag-one correlation r along an axis:
-/// `sqrt(-2 ln 2 / ln r)`; 0 where r is not positive, infinite where it is 1.
+/// `sqrt(-2 ln 2 / ln r)`, over neighbours that are not NaN; 0 where r is not positive, infinite where it is 1.
 pub fn full_width(image: &[f32], grid: &[usize], axis: usize) -> f64 {
     let inner: usize = grid[axis + 1..].iter().product();
     let (mut products, mut squares) = (0.0, 0.0);
     for (at, &x) in image.iter().enumerate() {
         let x = f64::from(x);
         let place = at / inner % grid[axis];
-        if place + 1 < grid[axis] {
+        if place + 1 < grid[axis] && !x.is_nan() && !image[at + inner].is_nan() {
             let next = f64::from(image[at + inner]);
             products += x * next;
             squares += 0.5 * (x * x + next * next);
