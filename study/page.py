@@ -23,8 +23,8 @@ WHY = """### Where these figures differ from the paper's, and why
 
 - **PCA over iSSFA** is larger here. PCA's error is a property of the data and its dimension, and hardly leaves room; so the difference is iSSFA's. The chain
   reaches all features (see [what each move is worth](#what-each-move-is-worth)), reconstructions are averaged over kept draws, and held-out rows are
-  inferred with the conditional means of the features and not with single draws of them (docs/model.md, M12), which alone takes
-  a fifth off the held-out error.
+  inferred with the conditional means of the features and not with single draws of them (docs/model.md, M12), which lowers the
+  held-out error by much.
 - **E_r.** The paper compares the features of the final sample. A draw from a posterior is farther from the truth than the posterior's mean
   (about twice as far in squared distance), and our ratio for final samples is near the paper's. The posterior mean, which is what `features.npy`
   holds, is better by much: with it even isFA's features are closer to the truth than FastICA's; with final samples FastICA comes out ahead of isFA, as in the paper.
