@@ -59,7 +59,8 @@ def table(head, rows):
 
 
 def picture(name, words):
-    return f"![{words}](images/study/{name}.png)\n"
+    file = next(figures.OUT.glob(f"{name}.*"))
+    return f"![{words}](images/study/{file.name})\n"
 
 
 def made_with(part):
