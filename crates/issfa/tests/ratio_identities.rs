@@ -5,8 +5,8 @@ mod common;
 use common::*;
 use issfa::comm::Solo;
 use issfa::kernels::{
-    Phase, Turn, features, ibp_repulsion, ibp_strength, noise, rescale, shared_activations::FeatureTerms, theta, unique_features,
-    weight_means, weight_precisions,
+    Phase, Turn, features, ibp_repulsion, ibp_strength, noise, rescale, shared_activations::FeatureTerms, theta,
+    unique_features, weight_means, weight_precisions,
 };
 use issfa::lanes::filled_up;
 use issfa::linalg::symmetric_eigen;
@@ -85,7 +85,10 @@ fn features_given_the_rest() {
                 - ln_normal_dense(&at_mode(&old), &mean, &covariance);
             check_rotation(state, &at_mode(&data), h, &mean, &covariance);
             let size = 1.0 + mean.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
-            at_mode(&means).iter().zip(&mean).for_each(|(x, y)| assert_close(*x, *y, TOLERANCE, size, "conditional mean"));
+            at_mode(&means)
+                .iter()
+                .zip(&mean)
+                .for_each(|(x, y)| assert_close(*x, *y, TOLERANCE, size, "conditional mean"));
         }
         let (change, size) = ln_joint_change(model, state, &moved);
         assert_close(ratio, change, TOLERANCE, size, "features");
