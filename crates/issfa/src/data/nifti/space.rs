@@ -218,8 +218,14 @@ mod tests {
         assert_eq!(with(1).voxel_sizes(), [2000.0, 3000.0, 4000.0]);
         assert_eq!(with(0).voxel_sizes(), [2.0, 3.0, 4.0]);
         assert!((with(3).voxel_sizes()[2] - 0.004).abs() < 1e-12);
-        for (units, seconds) in [(0, Some(2.5)), (8, Some(2.5)), (16, Some(2.5e-3)), (24, Some(2.5e-6)), (32, None)] {
-            assert_eq!(with(2 | units).repetition_seconds(), seconds, "{units}");
+        for (units, seconds) in [(0, Some(2.5)), (8, Some(2.5)), (16, Some(0.0025)), (24, Some(0.0000025)), (32, None)]
+        {
+            let found: Option<f64> = with(2 | units).repetition_seconds();
+            assert_eq!(
+                found.map(|found| (found * 1e9).round()),
+                seconds.map(|seconds: f64| (seconds * 1e9).round()),
+                "{units}"
+            );
         }
         let mut none = space();
         for step in [0.0, -1.0, f32::NAN, f32::INFINITY] {
