@@ -31,11 +31,11 @@ impl Space {
     /// unit is not given, it is taken to be that).
     pub fn affine(&self) -> Affine {
         let mut affine = if self.sform_code > 0 {
-            self.from_sform()
+            self.sform_affine()
         } else if self.qform_code > 0 {
-            self.from_qform()
+            self.qform_affine()
         } else {
-            self.from_pixdim()
+            self.pixdim_affine()
         };
         affine[..3].iter_mut().flatten().for_each(|entry| *entry *= self.millimetres());
         affine
@@ -82,19 +82,19 @@ impl Space {
         if step > 0.0 && step.is_finite() { step } else { 1.0 }
     }
 
-    fn from_pixdim(&self) -> Affine {
+    fn pixdim_affine(&self) -> Affine {
         let mut affine = identity();
         (0..3).for_each(|axis| affine[axis][axis] = self.step(axis));
         affine
     }
 
-    fn from_sform(&self) -> Affine {
+    fn sform_affine(&self) -> Affine {
         let mut affine = identity();
         (0..3).for_each(|line| affine[line] = self.srows[line].map(f64::from));
         affine
     }
 
-    fn from_qform(&self) -> Affine {
+    fn qform_affine(&self) -> Affine {
         let rotation = rotation(self.quaternion.map(f64::from));
         let handedness = if self.pixdim[0] < 0.0 { -1.0 } else { 1.0 };
         let steps = [self.step(0), self.step(1), self.step(2) * handedness];

@@ -39,7 +39,7 @@ pub struct NiftiRows {
 enum Values {
     Map(MappedFile),
     /// Open from the first row asked for to the last, so that many files need few descriptors.
-    Gzip(Mutex<Option<Stream>>),
+    Gzip(Mutex<Option<Box<Stream>>>),
 }
 
 /// A compressed file that is being read.
@@ -93,7 +93,7 @@ impl NiftiRows {
         }
     }
 
-    fn read_from_stream(&self, place: &Mutex<Option<Stream>>, first_row: usize, out: &mut [f64]) -> Result<()> {
+    fn read_from_stream(&self, place: &Mutex<Option<Box<Stream>>>, first_row: usize, out: &mut [f64]) -> Result<()> {
         let n_rows = out.len() / self.n_sites();
         if n_rows == 0 {
             return Ok(());
@@ -121,10 +121,10 @@ impl NiftiRows {
         Ok(())
     }
 
-    fn stream_from_first_row(&self) -> Result<Stream> {
+    fn stream_from_first_row(&self) -> Result<Box<Stream>> {
         let mut bytes = open_stream(&self.path)?;
         skip(&mut bytes, self.header.data_start).map_err(self.broken_at(0))?;
-        Ok(Stream { bytes, next_row: 0 })
+        Ok(Box::new(Stream { bytes, next_row: 0 }))
     }
 
     fn skip_rows(&self, stream: &mut Stream, first_row: usize) -> Result<()> {
