@@ -176,8 +176,8 @@ impl<R: Real> Prepared<R> {
 }
 
 fn input_records(settings: &Settings, observations: &Observations) -> Result<Vec<InputRecord>> {
-    let one = |(run, path): (usize, &PathBuf)| {
-        let n_rows = observations.run_rows(run).len();
+    let one = |(input, path): (usize, &PathBuf)| {
+        let n_rows = observations.input_rows(input);
         Ok(InputRecord { path: path.clone(), n_rows, checksum: read::checksum(path)? })
     };
     settings.input.iter().enumerate().map(one).collect()

@@ -6,6 +6,7 @@ use crate::Outcome;
 use clap::Args;
 use issfa::Result;
 use issfa::data::Observations;
+use issfa::data::read::expand_inputs;
 use issfa::evaluate::hidden::{self, HiddenReport};
 use issfa::evaluate::truth::{self, TruthReport};
 use issfa::linalg::Real;
@@ -59,7 +60,7 @@ fn against_truth<R: Real>(run: &Run, simulation: &Path) -> Result<TruthReport> {
 }
 
 fn on_hidden_cells<R: Real>(run: &Run, options: &Options) -> Result<HiddenReport> {
-    let observations = Observations::open(&options.data)?;
+    let observations = Observations::open(&expand_inputs(&options.data)?)?;
     hidden::evaluate::<R>(run, &observations, options.hide, options.seed)
 }
 

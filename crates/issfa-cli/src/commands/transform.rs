@@ -5,6 +5,7 @@ use crate::Outcome;
 use crate::options::Common;
 use clap::{Args, ValueEnum};
 use issfa::data::Observations;
+use issfa::data::read::expand_inputs;
 use issfa::data::write::NpyWriter;
 use issfa::linalg::Real;
 use issfa::run_folder::{Output, Run, check_output, prepare_output};
@@ -44,7 +45,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
 
 fn transform<R: Real>(run: &Run, options: &Options, common: &Common) -> Outcome {
     let fitted = Fitted::open(run)?;
-    let observations = Observations::open(&options.new)?;
+    let observations = Observations::open(&expand_inputs(&options.new)?)?;
     fitted.check_sites(&observations)?;
     check_output(&options.out, Output::Transform, common.overwrite)?;
     prepare_output(&options.out, Output::Transform)?;
