@@ -24,9 +24,11 @@ plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.righ
                      "legend.frameon": False, "figure.constrained_layout.use": True})
 
 
-def save(figure, name):
+def save(figure, name, ending="png"):
+    """Photographs of noise are small as .jpg, lines as .png."""
     OUT.mkdir(parents=True, exist_ok=True)
-    figure.savefig(OUT / f"{name}.png", dpi=130, metadata={"Software": None})
+    options = {"pil_kwargs": {"quality": 85}} if ending == "jpg" else {"metadata": {"Software": None}}
+    figure.savefig(OUT / f"{name}.{ending}", dpi=130, **options)
     plt.close(figure)
 
 
@@ -53,7 +55,7 @@ def gallery(rows, name, title, shape, captions=None, shared=True):
             if column == 0:
                 place.set_ylabel(label)
     figure.suptitle(title, fontsize=10)
-    save(figure, name)
+    save(figure, name, "jpg")
 
 
 def paper(part, folder, seed):

@@ -21,22 +21,21 @@ right angle). A feature is found where its cosine with the truth is at least 0.7
 
 WHY = """### Where these figures differ from the paper's, and why
 
-- **PCA over iSSFA** is larger here. The error of PCA is a property of the data and hardly leaves room, so the difference is iSSFA's: the
-  paper reconstructs from a chain as it stands, we average over kept draws, and births, the joint feature draw and the rescale move
-  let the chain reach all features (see [what each move is worth](#what-each-move-is-worth)).
+- **PCA over iSSFA** is larger here. PCA's error is a property of the data and its dimension, and hardly leaves room; so the difference is iSSFA's. The chain
+  reaches all features (see [what each move is worth](#what-each-move-is-worth)), reconstructions are averaged over kept draws, and held-out rows are
+  inferred with the conditional means of the features and not with single draws of them (docs/model.md, M12), which lowers the
+  held-out error by much.
 - **E_r.** The paper compares the features of the final sample. A draw from a posterior is farther from the truth than the posterior's mean
-  (twice as far in squared distance where the posterior is well calibrated), and our ratio for final samples is near the
-  paper's; the posterior mean, which is what `features.npy` holds, is better by much. With posterior means even isFA
-  beats FastICA; with final samples FastICA comes out ahead of isFA, as in the paper.
-- **Minka's dimension** depends on which way the data are read where there are fewer rows than sites, which the paper does not say.
-  Here the sites are the samples then, as the method wants more samples than dimensions. Reading the rows as samples and taking the
-  missing eigenvalues for zeros gives a smaller number. The held-out error of PCA is flat around both.
+  (about twice as far in squared distance), and our ratio for final samples is near the paper's. The posterior mean, which is what `features.npy`
+  holds, is better by much: with it even isFA's features are closer to the truth than FastICA's; with final samples FastICA comes out ahead of isFA, as in the paper.
+- **Minka's dimension** depends on which way the data are read where there are fewer rows than sites, which the paper does not say. Here the sites are
+  the samples then, as the method wants more samples than dimensions. The evidence is flat about its maximum, and so is PCA's held-out error.
 - **Kurtosis of FastICA's weights.** FastICA can look for independent weights (the sources are the columns of W) or for independent images (the
-  sources are the features). The weights of the true model are sparse, so the first finds them; the second gives kurtoses near
-  the paper's 1.1, which suggests that the paper used it for that figure. For E_r we use the first, the better one; the table has both.
-- **Kurtosis of iSSFA's weights** stands between the truth's and the paper's; a few weak extra features, used by few rows, raise it above the truth's.
-- The paper does not give its hyperparameters, the length of its chains or the number of components of FastICA. Ours are in the commands below;
-  FastICA is told the true number, 50.
+  sources are the features). The true weights are sparse, so the first way finds features; the second finds none, and its weights have kurtoses near
+  the paper's 1.1, which suggests that the paper's figure was taken that way. For E_r we use the first, the better one; the second table has both.
+- **Kurtosis of iSSFA's weights** lies between the truth's and the paper's: extra features that few rows use raise it.
+- The paper does not give its hyperparameters, the length of its chains or FastICA's number of components. Ours are in the commands below; FastICA and
+  PCA(50) are told the true number.
 """
 
 GRIDS = {
@@ -60,7 +59,8 @@ def table(head, rows):
 
 
 def picture(name, words):
-    return f"![{words}](images/study/{name}.png)\n"
+    file = next(figures.OUT.glob(f"{name}.*"))
+    return f"![{words}](images/study/{file.name})\n"
 
 
 def made_with(part):

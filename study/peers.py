@@ -38,6 +38,7 @@ def pca(sim, seed, n_components, most):
     start = time.perf_counter()
     fit = PCA(n_components, random_state=seed).fit(rows)
     seconds = time.perf_counter() - start
+    most = min(most, *rows.shape)
     wide = fit if most <= n_components else PCA(most, random_state=seed).fit(rows)
     seen, there = (noisy - wide.mean_) @ wide.components_.T, (clean - wide.mean_) @ wide.components_.T
     gains = np.sum((seen - there) ** 2 - there**2, axis=0, dtype=float)

@@ -132,7 +132,7 @@ def study_structures(results):
 
 def study_mixing(results):
     simulation = [*PAPER, "--heldout-rows", "20"]
-    results["mixing"] = mixing.study(WORK, PAPER_SEEDS[:3], 400, simulation, 50)
+    results["mixing"] = mixing.study(WORK, PAPER_SEEDS[:3], 300, simulation, 50)
 
 
 PARTS = {"paper": study_paper, "grids": study_grids, "structures": study_structures, "mixing": study_mixing}

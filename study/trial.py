@@ -13,6 +13,7 @@ def fitted(sim, run, grid, seed, options):
     start = time.perf_counter()
     issfa.call("fit", f"{sim}/observations.npy", "--grid", grid, "--seed", seed, "--out", run, "--overwrite", "--quiet", *options)
     seconds = time.perf_counter() - start
+    issfa.call("report", run)
     report, summary = issfa.call_json("evaluate", run, "--truth", sim), issfa.call_json("summary", run)
     features = summary["quantities"][0]
     return {

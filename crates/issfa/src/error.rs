@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::data::nifti::{Affine, show_affine};
+
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -31,6 +33,14 @@ pub enum Error {
     /// Two inputs, or an input and a run, have as many sites on different grids.
     #[error("{}: has the grid {found}, but {expected} is expected ({because}); turn the array's axes round to match", path.display())]
     GridsDiffer { path: PathBuf, found: String, expected: String, because: String },
+
+    /// Two images have their voxels in different places.
+    #[error("{}: its voxels do not lie where those of {} do; bring the images into one space first, on one grid. Its affine is\n{}\nbut in {} it is\n{}", path.display(), first.display(), show_affine(found), first.display(), show_affine(expected))]
+    AffinesDiffer { path: PathBuf, found: Box<Affine>, first: PathBuf, expected: Box<Affine> },
+
+    /// A pattern given as an input matches no file.
+    #[error("{}: no file matches this pattern; check the folder and the name (*, ? and [..] are understood in the file's name only, not in folders)", pattern.display())]
+    NothingMatches { pattern: PathBuf },
 
     /// The sizes written in a structure make another number of sites than the data have.
     #[error("the structure {structure} has {product} sites, but a row of {} has {n_sites}; its sizes must have the product {n_sites} (a graph whose last sites have no edges takes its size from --grid)", path.display())]

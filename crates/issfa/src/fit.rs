@@ -188,8 +188,8 @@ impl<R: Real> Prepared<R> {
 }
 
 fn input_records(settings: &Settings, observations: &Observations) -> Result<Vec<InputRecord>> {
-    let one = |(run, path): (usize, &PathBuf)| {
-        let n_rows = observations.run_rows(run).len();
+    let one = |(input, path): (usize, &PathBuf)| {
+        let n_rows = observations.input_rows(input);
         Ok(InputRecord { path: path.clone(), n_rows, checksum: read::checksum(path)? })
     };
     settings.input.iter().enumerate().map(one).collect()
@@ -268,17 +268,14 @@ fn run_chains<R: Real>(
     Ok(ending)
 }
 
-/// The eigenvalues of the data and the evidence for principal components, where they take seconds.
+/// The eigenvalues of the data and the evidence for principal components, where they take little time beside the fit.
 fn write_evidence<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Observer) -> Result<()> {
     if folder.join(evidence::FILE).is_file() {
         return Ok(());
     }
-    let dimension = prepared.record.n_rows.min(prepared.record.n_sites);
-    if dimension > evidence::QUICK {
-        observer.note(&format!(
-            "the eigenvalues of {dimension} dimensions take a while: issfa report {} adds their figure",
-            folder.display()
-        ));
+    let (n_rows, n_sites, settings) = (prepared.record.n_rows, prepared.record.n_sites, &prepared.checked.settings);
+    if !evidence::is_cheap(n_rows, n_sites, settings.sweeps * u64::from(settings.chains)) {
+        observer.note(&format!("issfa report {} adds the eigenvalues of the data and their figure", folder.display()));
         return Ok(());
     }
     EvidenceCurve::of(&prepared.model.data, prepared.preprocessing.factor).write(folder)

@@ -5,6 +5,7 @@ use super::with_precision;
 use crate::Outcome;
 use clap::Args;
 use issfa::Result;
+use issfa::data::read::expand_inputs;
 use issfa::evaluate::hidden::{self, HiddenReport};
 use issfa::evaluate::truth::{self, TruthReport};
 use issfa::linalg::Real;
@@ -58,7 +59,7 @@ fn against_truth<R: Real>(run: &Run, simulation: &Path) -> Result<TruthReport> {
 }
 
 fn on_hidden_cells<R: Real>(run: &Run, options: &Options) -> Result<HiddenReport> {
-    hidden::evaluate::<R>(run, &options.data, options.hide, options.seed)
+    hidden::evaluate::<R>(run, &expand_inputs(&options.data)?, options.hide, options.seed)
 }
 
 /// One figure a line.

@@ -8,6 +8,7 @@ use crate::{Failure, Outcome};
 use clap::{Args, ValueEnum};
 use issfa::config::{Checked, Precision, Preset, Settings};
 use issfa::data::grid::show_grid;
+use issfa::data::read::expand_inputs;
 use issfa::data::{Centering, Missing};
 use issfa::error::bytes;
 use issfa::fit::{Ending, Prepared, memory_needed};
@@ -34,7 +35,8 @@ pub struct Options {
 /// Everything but where the results go.
 #[derive(Args)]
 pub struct FitOptions {
-    /// Data: .npy (rows x sites, or rows x grid), .csv or .tsv; several files are stacked by rows
+    /// Data: .npy (rows x sites, or rows x grid), .csv, .tsv, .nii or .nii.gz (a row a volume); several files are stacked by
+    /// rows, 3-D images are the volumes of one run; "*" and "?" in file names are understood
     pub input: Vec<PathBuf>,
     /// Sites along each axis, such as 100x100; the last axis is fastest
     #[arg(long)]
@@ -217,6 +219,7 @@ impl FitOptions {
                 PrecisionName::F64 => Precision::F64,
             }),
         );
+        settings.input = expand_inputs(&settings.input)?;
         // Absolute paths, so that the run can be resumed from anywhere.
         for path in settings.input.iter_mut().chain(&mut settings.heldout).chain(&mut settings.spill) {
             *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());

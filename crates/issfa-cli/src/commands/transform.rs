@@ -4,6 +4,7 @@ use super::with_precision;
 use crate::Outcome;
 use crate::options::Common;
 use clap::{Args, ValueEnum};
+use issfa::data::read::expand_inputs;
 use issfa::data::write::NpyWriter;
 use issfa::linalg::Real;
 use issfa::run_folder::{Output, Run, check_output, prepare_output};
@@ -43,7 +44,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
 
 fn transform<R: Real>(run: &Run, options: &Options, common: &Common) -> Outcome {
     let fitted = Fitted::open(run)?;
-    let observations = fitted.open_rows(&options.new)?;
+    let observations = fitted.open_rows(&expand_inputs(&options.new)?)?;
     check_output(&options.out, Output::Transform, common.overwrite)?;
     prepare_output(&options.out, Output::Transform)?;
     let (n_rows, k) = (observations.n_rows(), fitted.ids.len());

@@ -4,6 +4,7 @@ pub mod grid;
 pub mod load;
 pub mod mask;
 pub mod memory;
+pub mod nifti;
 pub mod observations;
 pub mod preprocess;
 pub mod read;

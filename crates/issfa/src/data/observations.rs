@@ -2,6 +2,8 @@
 
 use super::Mask;
 use super::grid::show_grid;
+use super::nifti::Header;
+use super::nifti::space::check_same_place;
 use super::read::{self, RowSource};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,8 @@ pub struct Observations {
     sources: Vec<Box<dyn RowSource>>,
     /// First row of each source, and the total at the end.
     starts: Vec<usize>,
+    /// How many files were given: more than sources where they are the volumes of one run.
+    n_inputs: usize,
     n_sites: usize,
     mask: Mask,
     missing: Missing,
@@ -39,12 +43,13 @@ pub enum Missing {
 }
 
 impl Observations {
-    /// Opens all files and checks that they have the same sites.
+    /// Opens all files and checks that they have the same sites in the same places. Each file is a run; 3-D images are
+    /// the volumes of one.
     pub fn open(paths: &[PathBuf]) -> Result<Observations> {
         if paths.is_empty() {
-            return Err(Error::setting("INPUT", "(none)", "give at least one .npy, .csv or .tsv file"));
+            return Err(Error::setting("INPUT", "(none)", format!("give at least one {} file", read::ENDINGS)));
         }
-        let sources = paths.iter().map(|path| read::open(path)).collect::<Result<Vec<_>>>()?;
+        let sources = read::open_runs(paths)?;
         let first = &sources[0];
         let with_grid = sources.iter().find(|source| source.grid().is_some()).unwrap_or(first);
         for source in &sources[1..] {
@@ -53,13 +58,16 @@ impl Observations {
             let grid = with_grid.grid().map_or_else(|| vec![first.n_sites()], <[usize]>::to_vec);
             check_source(source.as_ref(), &grid, &because(with_grid.as_ref()))?;
         }
+        check_spaces(&sources)?;
         let mut starts = vec![0];
         for source in &sources {
             starts.push(starts[starts.len() - 1] + source.n_rows());
         }
         let n_sites = first.n_sites();
         let (mask, missing) = (Mask::full(n_sites), Missing::Error);
-        Ok(Observations { sources, starts, n_sites, mask, missing, empty: Vec::new(), chunk_bytes: CHUNK_BYTES })
+        let n_inputs = paths.len();
+        let empty = Vec::new();
+        Ok(Observations { sources, starts, n_inputs, n_sites, mask, missing, empty, chunk_bytes: CHUNK_BYTES })
     }
 
     /// From now on rows are what the mask leaves of them.
@@ -135,6 +143,17 @@ impl Observations {
         self.sources.iter().find_map(|source| source.grid())
     }
 
+    /// The header of the first image among the inputs: where the sites lie.
+    pub fn space(&self) -> Option<&Header> {
+        self.sources.iter().find_map(|source| source.space())
+    }
+
+    /// Rows that come from one of the files given.
+    pub fn input_rows(&self, input: usize) -> usize {
+        assert!(input < self.n_inputs, "input {input} is one of {}", self.n_inputs);
+        if self.n_inputs == self.sources.len() { self.run_rows(input).len() } else { 1 }
+    }
+
     /// The first input's path, for messages.
     pub fn path(&self) -> &Path {
         self.sources[0].path()
@@ -190,7 +209,7 @@ impl Observations {
                 values.resize(n * self.n_sites, 0.0);
                 source.read_rows(first, &mut values)?;
                 let n_left = self.compact(&mut values, first, &empty);
-                check_cells(&values, &self.mask, first, source.path(), cells)?;
+                check_cells(&values, &self.mask, first, source.as_ref(), cells)?;
                 visit(run, self.starts[run] + seen, &mut values)?;
                 first += n;
                 seen += n_left;
@@ -234,6 +253,13 @@ fn check_source(source: &dyn RowSource, grid: &[usize], because: &str) -> Result
     }
 }
 
+/// Refuses images whose voxels lie elsewhere than those of the first image.
+fn check_spaces(sources: &[Box<dyn RowSource>]) -> Result<()> {
+    let mut images = sources.iter().filter_map(|source| Some((source.path(), source.space()?)));
+    let Some(first) = images.next() else { return Ok(()) };
+    images.try_for_each(|image| check_same_place(first, image))
+}
+
 /// Which values are let through.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cells {
@@ -242,7 +268,7 @@ enum Cells {
     Any,
 }
 
-fn check_cells(values: &[f64], mask: &Mask, first_row: usize, path: &Path, cells: Cells) -> Result<()> {
+fn check_cells(values: &[f64], mask: &Mask, first_row: usize, source: &dyn RowSource, cells: Cells) -> Result<()> {
     let n_columns = mask.n_columns();
     let allowed = |x: &f64| match cells {
         Cells::Finite => x.is_finite(),
@@ -251,11 +277,111 @@ fn check_cells(values: &[f64], mask: &Mask, first_row: usize, path: &Path, cells
     };
     match values.iter().position(|x| !allowed(x)) {
         None => Ok(()),
-        Some(at) => Err(Error::NonFinite {
-            path: path.to_path_buf(),
-            row: first_row + at / n_columns,
-            site: mask.site(at % n_columns),
-            value: values[at],
-        }),
+        Some(at) => {
+            let (row, site) = (first_row + at / n_columns, mask.site(at % n_columns));
+            Err(Error::NonFinite { path: source.row_path(row).to_path_buf(), row, site, value: values[at] })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::nifti::by_hand::{Image, gzip};
+    use super::*;
+    use crate::data::write::write_npy_f64;
+
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn new() -> Folder {
+            Folder(tempfile::tempdir().unwrap())
+        }
+
+        fn image(&self, name: &str, image: &Image) -> PathBuf {
+            let path = self.0.path().join(name);
+            let bytes = if name.ends_with("gz") { gzip(&image.file()) } else { image.file() };
+            std::fs::write(&path, bytes).unwrap();
+            path
+        }
+    }
+
+    fn problem(paths: &[PathBuf]) -> String {
+        Observations::open(paths).err().expect("the files are refused").to_string()
+    }
+
+    #[test]
+    fn images_are_runs_and_volumes_are_rows_of_one() {
+        let folder = Folder::new();
+        let run = Image { sform_code: 1, ..Image::default() };
+        let volume = Image { dim: [3, 3, 4, 5, 1, 1, 1, 1], ..run.clone() };
+        let runs = [folder.image("a.nii", &run), folder.image("b.nii.gz", &run)];
+        let volumes = ["c.nii", "d.nii.gz", "e.nii"].map(|name| folder.image(name, &volume));
+        let of_runs = Observations::open(&runs).unwrap();
+        assert_eq!((of_runs.n_runs(), of_runs.n_rows(), of_runs.input_rows(1)), (2, 4, 2));
+        assert_eq!(of_runs.grid(), Some(&[3, 4, 5][..]));
+        assert_eq!(of_runs.space().unwrap().space_code(), 1);
+        let of_volumes = Observations::open(&volumes).unwrap();
+        assert_eq!((of_volumes.n_runs(), of_volumes.n_rows(), of_volumes.input_rows(2)), (1, 3, 1));
+        let mut rows = Vec::new();
+        let mut keep = |_: usize, _: usize, values: &mut [f64]| {
+            rows.extend_from_slice(values);
+            Ok(())
+        };
+        of_volumes.for_each_chunk(&mut keep).unwrap();
+        assert_eq!(rows, volume.rows().repeat(3));
+        let mixed = problem(&[runs[0].clone(), volumes[0].clone()]);
+        assert!(mixed.contains("c.nii: is a 3-D image") && mixed.contains("a.nii"), "{mixed}");
+    }
+
+    #[test]
+    fn tables_and_images_of_as_many_sites_go_together() {
+        let folder = Folder::new();
+        let image = folder.image("a.nii", &Image::default());
+        let table = folder.0.path().join("b.npy");
+        write_npy_f64(&table, &[3, 60], &[0.5; 180]).unwrap();
+        let both = Observations::open(&[table, image]).unwrap();
+        assert_eq!((both.n_rows(), both.grid()), (5, Some(&[3, 4, 5][..])));
+        assert!(both.space().is_some());
+    }
+
+    #[test]
+    fn images_that_lie_elsewhere_are_refused_with_both_affines() {
+        let folder = Folder::new();
+        for dim in [Image::default().dim, [3, 3, 4, 5, 1, 1, 1, 1]] {
+            let image = Image { sform_code: 1, dim, ..Image::default() };
+            let mut near = image.clone();
+            near.srows[0][3] += 0.001;
+            let mut shifted = image.clone();
+            shifted.srows[2][3] = -33.25;
+            let [first, near, shifted] = [("a.nii", image), ("b.nii.gz", near), ("c.nii", shifted)]
+                .map(|(name, image)| folder.image(name, &image));
+            assert!(Observations::open(&[first.clone(), near.clone()]).is_ok());
+            let error = Observations::open(&[first.clone(), near, shifted.clone()]).err().unwrap();
+            assert!(
+                matches!(&error, Error::AffinesDiffer { path, first: other, .. } if *path == shifted && *other == first)
+            );
+            assert!(error.to_string().contains("-33.25") && error.to_string().contains("-30.0"), "{error}");
+        }
+    }
+
+    #[test]
+    fn other_grids_are_refused() {
+        let folder = Folder::new();
+        let turned = Image { dim: [4, 4, 3, 5, 2, 1, 1, 1], ..Image::default() };
+        let paths = [folder.image("a.nii", &Image::default()), folder.image("b.nii", &turned)];
+        assert!(problem(&paths).contains("4x3x5") && problem(&paths).contains("3x4x5"));
+    }
+
+    #[test]
+    fn a_value_that_is_none_is_named_by_its_file() {
+        let folder = Folder::new();
+        let volume = Image { dim: [3, 3, 4, 5, 1, 1, 1, 1], ..Image::default() };
+        let paths = ["a.nii", "b.nii"].map(|name| folder.image(name, &volume));
+        let mut bytes = volume.file();
+        bytes[352..356].copy_from_slice(&f32::NAN.to_le_bytes());
+        std::fs::write(&paths[1], bytes).unwrap();
+        let observations = Observations::open(&paths).unwrap();
+        let error = observations.for_each_chunk(&mut |_, _, _| Ok(())).unwrap_err().to_string();
+        assert!(error.contains("b.nii: row 1, site 0 is NaN"), "{error}");
     }
 }

@@ -15,7 +15,7 @@ const ALIGNMENT: usize = 64;
 /// Replaces `path` by `contents`, which have reached the disk before the old file goes.
 pub fn write_atomically(path: &Path, contents: &[u8]) -> Result<()> {
     let mut file = PendingFile::create(path)?;
-    file.write(contents)?;
+    file.append(contents)?;
     file.sync()?;
     file.finish()
 }
@@ -73,7 +73,7 @@ impl NpyWriter {
         let (Some(n_expected), Some(header)) = (n_expected, header(T::DESCR, shape)) else {
             return Err(file.refused(format!("an array of shape {shape:?} is too large")));
         };
-        file.write(&header)?;
+        file.append(&header)?;
         Ok(NpyWriter { file, shape: shape.to_vec(), n_expected, n_written: 0, scratch: Vec::new() })
     }
 
@@ -81,7 +81,7 @@ impl NpyWriter {
         for piece in values.chunks(PIECE) {
             self.scratch.clear();
             T::append_bytes(piece, &mut self.scratch);
-            self.file.write(&self.scratch)?;
+            self.file.append(&self.scratch)?;
             self.n_written += piece.len();
         }
         Ok(())
@@ -126,14 +126,14 @@ fn header(descr: &str, shape: &[usize]) -> Option<Vec<u8>> {
 }
 
 /// A file under the name `<name>.tmp` until it is complete; dropped before that, it is removed.
-struct PendingFile {
+pub(super) struct PendingFile {
     path: PathBuf,
     temporary: PathBuf,
     file: Option<BufWriter<File>>,
 }
 
 impl PendingFile {
-    fn create(path: &Path) -> Result<PendingFile> {
+    pub fn create(path: &Path) -> Result<PendingFile> {
         let Some(name) = path.file_name() else {
             return Err(Error::write(path)(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file")));
         };
@@ -144,32 +144,48 @@ impl PendingFile {
         Ok(PendingFile { path: path.to_path_buf(), temporary, file: Some(BufWriter::with_capacity(1 << 16, file)) })
     }
 
+    /// Where the file will be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn writer(&mut self) -> &mut BufWriter<File> {
         self.file.as_mut().expect("the file is open until it is finished or dropped")
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.writer().write_all(bytes).map_err(Error::write(&self.path))
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.write_all(bytes).map_err(Error::write(&self.path))
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.flush()?;
+        self.write_out()?;
         self.writer().get_ref().sync_all().map_err(Error::write(&self.path))
     }
 
-    fn flush(&mut self) -> Result<()> {
-        self.writer().flush().map_err(Error::write(&self.path))
+    fn write_out(&mut self) -> Result<()> {
+        self.flush().map_err(Error::write(&self.path))
     }
 
-    fn finish(mut self) -> Result<()> {
-        self.flush()?;
+    /// Gives the file its name.
+    pub fn finish(mut self) -> Result<()> {
+        self.write_out()?;
         fs::rename(&self.temporary, &self.path).map_err(Error::write(&self.path))?;
         self.file = None;
         Ok(())
     }
 
-    fn refused(&self, problem: String) -> Error {
+    pub fn refused(&self, problem: String) -> Error {
         Error::write(&self.path)(io::Error::new(io::ErrorKind::InvalidInput, problem))
+    }
+}
+
+impl Write for PendingFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer().flush()
     }
 }
 

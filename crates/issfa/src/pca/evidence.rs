@@ -15,8 +15,18 @@ use std::path::Path;
 /// The file of a run that holds the curve.
 pub const FILE: &str = "eigenvalues.csv";
 
-/// Up to this many rows or sites (the fewer of the two) the curve takes seconds.
-pub const QUICK: usize = 3000;
+/// Up to this many rows or sites (the fewer of the two) the curve takes a moment.
+const QUICK: usize = 1000;
+
+/// Whether the curve takes little time beside a fit: a fifth of it at most, by a rough count of operations.
+///
+/// All eigenvalues of d dimensions take some 13 d^3 (their products run at a tenth of the speed of the sampler's); a sweep
+/// with 50 features takes 100 for each cell.
+pub fn is_cheap(n_rows: usize, n_columns: usize, sweeps: u64) -> bool {
+    let dimension = n_rows.min(n_columns);
+    let fit = sweeps as f64 * n_rows as f64 * n_columns as f64 * 100.0;
+    dimension <= QUICK || 13.0 * (dimension as f64).powi(3) <= 0.2 * fit
+}
 
 /// Smaller eigenvalues, as a share of the largest, are rounding.
 const NEGLIGIBLE: f64 = 1e-6;
@@ -191,6 +201,12 @@ mod tests {
         assert_eq!(EvidenceCurve::read(folder.path()).unwrap(), Some(curve));
         std::fs::write(folder.path().join(FILE), "component,eigenvalue,ln_evidence\n1,2\n").unwrap();
         assert!(EvidenceCurve::read(folder.path()).unwrap_err().to_string().contains("line 2"));
+    }
+
+    #[test]
+    fn long_fits_have_time_for_the_curve() {
+        assert!(is_cheap(3000, 10_000, 1000) && !is_cheap(3000, 10_000, 60));
+        assert!(is_cheap(800, 100_000, 1) && !is_cheap(20_000, 270_000, 100));
     }
 
     #[test]

@@ -1,15 +1,26 @@
 //! Input files as rows of f64: one trait, one file a format, chosen by the file's ending.
 
 pub mod csv;
+pub mod element;
+pub mod glob;
+pub mod gzip;
+pub mod map;
+pub mod nifti;
 pub mod npy;
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::data::nifti::Header;
 use crate::error::{Error, Result};
+
+pub use glob::expand_inputs;
+
+/// The endings of files that can be read, for messages.
+pub const ENDINGS: &str = ".npy, .csv, .tsv, .nii or .nii.gz";
 
 const CHECKSUM_PIECE: usize = 1 << 20;
 
@@ -26,6 +37,16 @@ pub trait RowSource: Send + Sync {
     /// The lengths of the grid's axes for T x grid arrays (three or more axes), `None` for plain T x V tables.
     fn grid(&self) -> Option<&[usize]>;
 
+    /// The file that a row comes from, for messages.
+    fn row_path(&self, _row: usize) -> &Path {
+        self.path()
+    }
+
+    /// The header that says where the sites lie, for images.
+    fn space(&self) -> Option<&Header> {
+        None
+    }
+
     /// Whether the file has a line of names above its rows.
     fn has_header(&self) -> bool {
         false
@@ -36,15 +57,49 @@ pub trait RowSource: Send + Sync {
     fn read_rows(&self, first_row: usize, out: &mut [f64]) -> Result<()>;
 }
 
-/// Opens a file as rows, by its ending: `.npy`, `.csv` or `.tsv`, in any case.
+/// Opens a file as rows, by its ending: `.npy`, `.csv`, `.tsv`, `.nii` or `.nii.gz`, in any case.
 pub fn open(path: &Path) -> Result<Box<dyn RowSource>> {
     check_is_file(path)?;
-    let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-    match ending.as_str() {
+    match ending(path).as_str() {
         "npy" => Ok(Box::new(npy::NpyRows::open(path)?)),
         "csv" => Ok(Box::new(csv::TextTable::open_csv(path)?)),
         "tsv" => Ok(Box::new(csv::TextTable::open_tsv(path)?)),
-        _ => Err(Error::malformed(path, "the ending does not name a supported format; give a .npy, .csv or .tsv file")),
+        "nii" | "nii.gz" => Ok(Box::new(nifti::NiftiRows::open(path)?)),
+        "hdr" | "img" | "hdr.gz" | "img.gz" => Err(Error::malformed(
+            path,
+            "is one of a .hdr/.img pair, which is not read; join the two into one .nii.gz file, for example with \
+             fslchfiletype NIFTI_GZ or by loading and saving them with nibabel",
+        )),
+        _ => Err(Error::malformed(path, format!("the ending does not name a supported format; give a {ENDINGS} file"))),
+    }
+}
+
+/// Opens inputs as runs, each file one; 3-D images given together are the volumes of a single run.
+pub fn open_runs(paths: &[PathBuf]) -> Result<Vec<Box<dyn RowSource>>> {
+    let runs = paths.iter().map(|path| open(path)).collect::<Result<Vec<_>>>()?;
+    let is_volume = |run: &dyn RowSource| run.space().is_some_and(Header::is_single_volume);
+    let volume = runs.iter().find(|run| is_volume(run.as_ref()));
+    let other = runs.iter().find(|run| !is_volume(run.as_ref()));
+    match (volume, other) {
+        (None, _) => Ok(runs),
+        (Some(_), None) => Ok(vec![Box::new(nifti::NiftiSeries::open(paths)?)]),
+        (Some(volume), Some(other)) => {
+            let problem = format!(
+                "is a 3-D image, but {} is not; give the volumes of one run as 3-D images, or runs as 4-D images (fslmerge -t \
+                 joins volumes)",
+                other.path().display()
+            );
+            Err(Error::malformed(volume.path(), problem))
+        }
+    }
+}
+
+/// What stands after the last dot of a name, in lower case; with what stands before `.gz`.
+fn ending(path: &Path) -> String {
+    let lower = |path: &Path| path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    match lower(path).as_str() {
+        "gz" => format!("{}.gz", lower(Path::new(path.file_stem().unwrap_or_default()))),
+        ending => ending.to_string(),
     }
 }
 
@@ -72,10 +127,10 @@ fn open_file(path: &Path) -> Result<File> {
 fn check_is_file(path: &Path) -> Result<()> {
     let metadata = fs::metadata(path).map_err(Error::read(path))?;
     if metadata.is_dir() {
-        return Err(Error::malformed(path, "is a folder; give a .npy, .csv or .tsv file"));
+        return Err(Error::malformed(path, format!("is a folder; give a {ENDINGS} file")));
     }
     if !metadata.is_file() {
-        return Err(Error::malformed(path, "is not a regular file; give a .npy, .csv or .tsv file"));
+        return Err(Error::malformed(path, format!("is not a regular file; give a {ENDINGS} file")));
     }
     Ok(())
 }
@@ -95,6 +150,7 @@ fn rows_asked_for(source: &impl RowSource, first_row: usize, n_values: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::nifti::by_hand::{Image, gzip};
     use crate::data::write::write_npy_f64;
 
     #[test]
@@ -111,6 +167,14 @@ mod tests {
             assert_eq!((source.path(), source.n_rows(), source.n_sites(), source.grid()), (path.as_path(), 2, 2, None));
             assert_eq!(last, [3.0, 4.0]);
         }
+        let image = Image::default();
+        for (name, bytes) in [("d.NII", image.file()), ("e.f.Nii.GZ", gzip(&image.file()))] {
+            let path = folder.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            let source = open(&path).unwrap();
+            assert_eq!((source.n_rows(), source.grid()), (2, Some(&[3, 4, 5][..])));
+            assert_eq!(source.space().unwrap().space_code(), 0);
+        }
     }
 
     #[test]
@@ -121,8 +185,13 @@ mod tests {
         let bare = folder.path().join("data");
         fs::write(&bare, "x").unwrap();
         let problem = |path: &Path| open(path).err().unwrap().to_string();
-        assert!(problem(&other).contains("data.mat") && problem(&other).contains(".npy, .csv or .tsv"));
-        assert!(problem(&bare).contains(".npy, .csv or .tsv"));
+        assert!(problem(&other).contains("data.mat") && problem(&other).contains(ENDINGS));
+        assert!(problem(&bare).contains(".npy, .csv, .tsv, .nii or .nii.gz"));
+        for (name, advice) in [("pair.hdr", "fslchfiletype"), ("pair.IMG.gz", "nibabel"), ("data.gz", ENDINGS)] {
+            let path = folder.path().join(name);
+            fs::write(&path, "x").unwrap();
+            assert!(problem(&path).contains(name) && problem(&path).contains(advice));
+        }
         assert!(problem(folder.path()).contains("is a folder"));
         let missing = folder.path().join("missing.npy");
         assert!(matches!(open(&missing), Err(Error::Read { path, .. }) if path == missing));

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
-
-use super::{RowSource, open_file, rows_asked_for};
+use super::element::{ByteOrder, Element, Kind};
+use super::map::MappedFile;
+use super::{RowSource, rows_asked_for};
 use crate::error::{Error, Result};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -20,7 +20,7 @@ const PIECE: usize = 1 << 16;
 /// A .npy array as rows: the first axis counts the rows, all others are the grid. One axis is a single column.
 pub struct NpyRows {
     path: PathBuf,
-    map: Mmap,
+    map: MappedFile,
     header: Header,
     /// Where the values begin in the file.
     data_start: usize,
@@ -40,12 +40,10 @@ impl NpyRows {
 
     /// Maps a file that may have no rows or no sites, as our own results do when there are no features.
     fn open_any(path: &Path) -> Result<NpyRows> {
-        let file = open_file(path)?;
-        // SAFETY: we only read. Another process that cuts the file short meanwhile would end this one with SIGBUS;
-        // that is the known price of a map, and no lock that NumPy would respect could prevent it.
-        let map = unsafe { Mmap::map(&file) }.map_err(Error::read(path))?;
-        let (header, data_start) = read_header(&map).map_err(|problem| Error::malformed(path, problem))?;
-        let n_sites = header.check(map.len() - data_start).map_err(|problem| Error::malformed(path, problem))?;
+        let map = MappedFile::open(path)?;
+        let (header, data_start) = read_header(map.bytes()).map_err(|problem| Error::malformed(path, problem))?;
+        let n_sites =
+            header.check(map.bytes().len() - data_start).map_err(|problem| Error::malformed(path, problem))?;
         Ok(NpyRows { path: path.to_path_buf(), map, header, data_start, n_sites })
     }
 
@@ -57,23 +55,13 @@ impl NpyRows {
     /// The bytes of `n_values` values that follow one another in the file, after `skipped` others.
     fn bytes(&self, skipped: usize, n_values: usize) -> &[u8] {
         let size = self.header.element.kind.size();
-        &self.map[self.data_start + skipped * size..][..n_values * size]
+        &self.map.bytes()[self.data_start + skipped * size..][..n_values * size]
     }
 
     fn read_row_major(&self, first_row: usize, out: &mut [f64]) {
         let bytes = self.bytes(first_row * self.n_sites, out.len());
         self.header.element.decode(bytes, out.iter_mut());
-        self.let_go(bytes);
-    }
-
-    /// Tells the system that these pages are done with, so that a file read once does not stay in this process's memory.
-    fn let_go(&self, bytes: &[u8]) {
-        #[cfg(unix)]
-        if bytes.len() >= PIECE {
-            let first = bytes.as_ptr() as usize - self.map.as_ptr() as usize;
-            // SAFETY: the map is a shared, read-only view of a file: pages let go are read again from the file if needed.
-            let _ = unsafe { self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, first, bytes.len()) };
-        }
+        self.map.let_go(bytes);
     }
 
     fn read_column_major(&self, first_row: usize, n_rows: usize, out: &mut [f64]) {
@@ -159,92 +147,31 @@ pub fn read_npy_f32(path: &Path) -> Result<(Vec<usize>, Vec<f32>)> {
 /// Within the header, whose errors get the file's name at the end.
 type Parsed<T> = std::result::Result<T, String>;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
-    Bool,
-    I8,
-    I16,
-    I32,
-    I64,
-    U8,
-    U16,
-    U32,
-    U64,
-    F16,
-    F32,
-    F64,
-}
-
-impl Kind {
-    fn size(self) -> usize {
-        match self {
-            Kind::Bool | Kind::I8 | Kind::U8 => 1,
-            Kind::I16 | Kind::U16 | Kind::F16 => 2,
-            Kind::I32 | Kind::U32 | Kind::F32 => 4,
-            Kind::I64 | Kind::U64 | Kind::F64 => 8,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum ByteOrder {
-    Little,
-    Big,
-}
-
-/// How one value is stored; 64-bit integers beyond 2^53 are rounded when read.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Element {
-    kind: Kind,
-    order: ByteOrder,
-}
-
-impl Element {
-    /// From NumPy's `descr`, such as `<f8`.
-    fn parse(descr: &str) -> Parsed<Element> {
-        let (order, name) = match descr.as_bytes().first() {
-            Some(b'<' | b'|') => (ByteOrder::Little, &descr[1..]),
-            Some(b'>') => (ByteOrder::Big, &descr[1..]),
-            Some(b'=') if cfg!(target_endian = "big") => (ByteOrder::Big, &descr[1..]),
-            Some(b'=') => (ByteOrder::Little, &descr[1..]),
-            _ => (ByteOrder::Little, descr),
-        };
-        let kind = match name {
-            "b1" => Kind::Bool,
-            "i1" => Kind::I8,
-            "i2" => Kind::I16,
-            "i4" => Kind::I32,
-            "i8" => Kind::I64,
-            "u1" => Kind::U8,
-            "u2" => Kind::U16,
-            "u4" => Kind::U32,
-            "u8" => Kind::U64,
-            "f2" => Kind::F16,
-            "f4" => Kind::F32,
-            "f8" => Kind::F64,
-            _ => return Err(unsupported(descr, name)),
-        };
-        Ok(Element { kind, order })
-    }
-
-    /// Writes the values of `bytes` to the places of `out`, one by one.
-    fn decode<'a>(self, bytes: &[u8], out: impl Iterator<Item = &'a mut f64>) {
-        let order = self.order;
-        match self.kind {
-            Kind::Bool => decode_each(order, bytes, out, |[byte]| f64::from(u8::from(byte != 0))),
-            Kind::I8 => decode_each(order, bytes, out, |value| f64::from(i8::from_le_bytes(value))),
-            Kind::I16 => decode_each(order, bytes, out, |value| f64::from(i16::from_le_bytes(value))),
-            Kind::I32 => decode_each(order, bytes, out, |value| f64::from(i32::from_le_bytes(value))),
-            Kind::I64 => decode_each(order, bytes, out, |value| i64::from_le_bytes(value) as f64),
-            Kind::U8 => decode_each(order, bytes, out, |[byte]| f64::from(byte)),
-            Kind::U16 => decode_each(order, bytes, out, |value| f64::from(u16::from_le_bytes(value))),
-            Kind::U32 => decode_each(order, bytes, out, |value| f64::from(u32::from_le_bytes(value))),
-            Kind::U64 => decode_each(order, bytes, out, |value| u64::from_le_bytes(value) as f64),
-            Kind::F16 => decode_each(order, bytes, out, |value| half_to_f64(u16::from_le_bytes(value))),
-            Kind::F32 => decode_each(order, bytes, out, |value| f64::from(f32::from_le_bytes(value))),
-            Kind::F64 => decode_each(order, bytes, out, f64::from_le_bytes),
-        }
-    }
+/// From NumPy's `descr`, such as `<f8`.
+fn parse_descr(descr: &str) -> Parsed<Element> {
+    let (order, name) = match descr.as_bytes().first() {
+        Some(b'<' | b'|') => (ByteOrder::Little, &descr[1..]),
+        Some(b'>') => (ByteOrder::Big, &descr[1..]),
+        Some(b'=') if cfg!(target_endian = "big") => (ByteOrder::Big, &descr[1..]),
+        Some(b'=') => (ByteOrder::Little, &descr[1..]),
+        _ => (ByteOrder::Little, descr),
+    };
+    let kind = match name {
+        "b1" => Kind::Bool,
+        "i1" => Kind::I8,
+        "i2" => Kind::I16,
+        "i4" => Kind::I32,
+        "i8" => Kind::I64,
+        "u1" => Kind::U8,
+        "u2" => Kind::U16,
+        "u4" => Kind::U32,
+        "u8" => Kind::U64,
+        "f2" => Kind::F16,
+        "f4" => Kind::F32,
+        "f8" => Kind::F64,
+        _ => return Err(unsupported(descr, name)),
+    };
+    Ok(Element { kind, order })
 }
 
 fn unsupported(descr: &str, name: &str) -> String {
@@ -258,34 +185,6 @@ fn unsupported(descr: &str, name: &str) -> String {
     };
     let advice = "save real numbers, for example with array.astype('float32')";
     format!("holds {what} (dtype {}), which cannot be read; {advice}", descr.escape_debug())
-}
-
-/// `convert` takes little-endian bytes; the byte order is settled outside the loop.
-fn decode_each<'a, const SIZE: usize>(
-    order: ByteOrder,
-    bytes: &[u8],
-    out: impl Iterator<Item = &'a mut f64>,
-    convert: impl Fn([u8; SIZE]) -> f64,
-) {
-    let pairs = out.zip(bytes.as_chunks::<SIZE>().0);
-    match order {
-        ByteOrder::Little => pairs.for_each(|(place, &value)| *place = convert(value)),
-        ByteOrder::Big => pairs.for_each(|(place, &(mut value))| {
-            value.reverse();
-            *place = convert(value);
-        }),
-    }
-}
-
-/// IEEE half precision: 1 sign bit, 5 exponent bits, 10 fraction bits.
-fn half_to_f64(bits: u16) -> f64 {
-    let (exponent, fraction) = (u64::from(bits >> 10 & 0x1f), u64::from(bits & 0x3ff));
-    let magnitude = match exponent {
-        0 => fraction as f64 / f64::from(1 << 24),
-        0x1f => f64::from_bits(0x7ff << 52 | fraction << 42),
-        _ => f64::from_bits((exponent + 1023 - 15) << 52 | fraction << 42),
-    };
-    if bits >> 15 == 1 { -magnitude } else { magnitude }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -377,7 +276,7 @@ fn parse_header(text: &[u8]) -> Parsed<Header> {
     literal.expect_end()?;
     let missing = |key| format!("the .npy header has no '{key}'");
     Ok(Header {
-        element: Element::parse(&descr.ok_or_else(|| missing("descr"))?)?,
+        element: parse_descr(&descr.ok_or_else(|| missing("descr"))?)?,
         layout: layout.ok_or_else(|| missing("fortran_order"))?,
         shape: shape.ok_or_else(|| missing("shape"))?,
     })
@@ -553,16 +452,6 @@ mod tests {
         check("f2", [0x3c00, 0xc500, 0x0001].map(u16::to_le_bytes), [1.0, -5.0, 2f64.powi(-24)]);
         check("f4", [1.5, -0.1, f32::MAX].map(f32::to_le_bytes), [1.5, f64::from(-0.1f32), f64::from(f32::MAX)]);
         check("f8", [0.1, -1e300, f64::INFINITY].map(f64::to_le_bytes), [0.1, -1e300, f64::INFINITY]);
-    }
-
-    #[test]
-    fn half_precision_is_exact() {
-        assert_eq!(half_to_f64(0x7bff), 65504.0);
-        assert_eq!(half_to_f64(0x3555), 0.333251953125);
-        assert_eq!(half_to_f64(0x03ff), 1023.0 / 2f64.powi(24));
-        assert_eq!(half_to_f64(0x0400), 2f64.powi(-14));
-        assert_eq!(half_to_f64(0xfc00), f64::NEG_INFINITY);
-        assert!(half_to_f64(0x7e01).is_nan() && half_to_f64(0x8000).is_sign_negative());
     }
 
     /// The row-major values 0, 1, 2.. of `shape`, in column-major order, found index by index.

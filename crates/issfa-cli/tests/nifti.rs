@@ -1,0 +1,197 @@
+//! NIfTI images through the real binary.
+
+mod common;
+use common::Bench;
+
+use issfa::data::nifti::{Header, write_nifti};
+use std::path::Path;
+
+const SHORT: &str = "--sweeps 6 --quiet";
+
+/// A header written byte by byte: float32, millimetres and seconds, an sform that begins at (-10, `y`, -30).
+fn header(dim: [i16; 5], y: f32) -> Vec<u8> {
+    let mut bytes = vec![0; 352];
+    let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
+    put(0, &348i32.to_le_bytes());
+    put(40, &dim.map(i16::to_le_bytes).concat());
+    put(70, &[16, 0, 32, 0]);
+    put(76, &floats(&[1.0, 2.0, 2.0, 3.0, 1.5]));
+    put(108, &floats(&[352.0, 1.0, 0.0]));
+    put(123, &[2 | 8]);
+    put(254, &4i16.to_le_bytes());
+    put(280, &floats(&[-2.0, 0.0, 0.0, -10.0, 0.0, 2.0, 0.0, y, 0.0, 0.0, 3.0, -30.0]));
+    put(344, b"n+1\0");
+    bytes
+}
+
+/// A value for every voxel and volume that is smooth in space and changes with time.
+fn value(x: usize, y: usize, z: usize, t: usize) -> f32 {
+    let (place, time) = ((x as f32 / 2.0 + y as f32 / 3.0 + z as f32).sin(), (t as f32 * 1.3).cos());
+    place * time + 0.1 * ((x * 31 + y * 17 + z * 7 + t * 3) as f32).sin()
+}
+
+const GRID: [usize; 3] = [5, 4, 3];
+const VOLUMES: usize = 12;
+
+/// The volumes in the file's order, x fastest.
+fn stored(volumes: std::ops::Range<usize>) -> Vec<u8> {
+    let [nx, ny, nz] = GRID;
+    let mut bytes = Vec::new();
+    for t in volumes {
+        for z in 0..nz {
+            for y in 0..ny {
+                bytes.extend((0..nx).flat_map(|x| value(x, y, z, t).to_le_bytes()));
+            }
+        }
+    }
+    bytes
+}
+
+fn image(bench: &Bench, name: &str, y: f32) {
+    let header = header([4, 5, 4, 3, VOLUMES as i16], y);
+    bench.write(name, [header, stored(0..VOLUMES)].concat());
+}
+
+/// The same as an array, z fastest.
+fn array(bench: &Bench, name: &str) {
+    let [nx, ny, nz] = GRID;
+    let mut values = Vec::new();
+    for t in 0..VOLUMES {
+        for x in 0..nx {
+            for y in 0..ny {
+                values.extend((0..nz).map(|z| f64::from(value(x, y, z, t))));
+            }
+        }
+    }
+    bench.npy(name, &[VOLUMES, nx, ny, nz], &values);
+}
+
+/// Through our own writer, since the tests have no compressor.
+fn compress(bench: &Bench, plain: &str, name: &str) {
+    let source = issfa::data::read::open(&bench.path(plain)).unwrap();
+    let like = source.space().unwrap();
+    let volumes = (0..source.n_rows()).map(|row| {
+        let mut volume = vec![0.0; source.n_sites()];
+        source.read_rows(row, &mut volume).unwrap();
+        volume.iter().map(|value| *value as f32).collect()
+    });
+    write_nifti(&bench.path(name), like.grid, source.n_rows(), like, 1.5, volumes).unwrap();
+}
+
+#[test]
+fn images_and_arrays_are_the_same_data() {
+    let bench = Bench::empty();
+    image(&bench, "sub.nii", -20.0);
+    compress(&bench, "sub.nii", "sub.nii.gz");
+    array(&bench, "sub.npy");
+    assert_eq!(bench.bytes("sub.nii.gz")[..2], [0x1f, 0x8b]);
+    for (input, run) in [("sub.nii", "plain"), ("sub.nii.gz", "run"), ("sub.npy", "array")] {
+        bench.ok(&format!("fit {input} {SHORT} --out {run}"));
+        bench.ok(&format!("summary {run}"));
+    }
+    assert_eq!(bench.trace("run"), bench.trace("array"));
+    assert_eq!(bench.trace("plain"), bench.trace("array"));
+    assert_eq!(bench.bytes("run/features.npy"), bench.bytes("array/features.npy"));
+    bench.ok("transform run sub.nii --out new --quiet");
+    bench.ok("evaluate run --data sub.nii.gz --hide 0.2 --json");
+    bench.ok(&format!("plan sub.nii.gz {SHORT}"));
+    bench.ok("resume run --sweeps +3 --quiet");
+}
+
+#[test]
+fn files_of_one_volume_are_one_run() {
+    let bench = Bench::empty();
+    image(&bench, "sub.nii", -20.0);
+    for t in 0..VOLUMES {
+        bench.write(&format!("vol_{t}.nii"), [header([3, 5, 4, 3, 1], -20.0), stored(t..t + 1)].concat());
+    }
+    bench.ok(&format!("fit sub.nii {SHORT} --center site --out whole"));
+    bench.ok(&format!("fit \"vol_*.nii\" {SHORT} --center site --out series"));
+    assert_eq!(bench.trace("whole"), bench.trace("series"));
+    let config = String::from_utf8(bench.bytes("series/config.toml")).unwrap();
+    let places: Vec<_> = ["vol_0.nii", "vol_2.nii", "vol_10.nii"].iter().map(|name| config.find(name)).collect();
+    assert!(
+        places.iter().all(Option::is_some) && places.is_sorted(),
+        "the files themselves, in natural order: {places:?}"
+    );
+    bench.ok("resume series --sweeps +3 --quiet");
+    bench.ok("transform series \"vol_?.nii\" --out new --quiet");
+    bench.ok("evaluate series --data \"vol_1*.nii\" --hide 0.2 --json");
+    bench.ok(&format!("plan \"vol_*.nii\" {SHORT}"));
+    let error = bench.fails(2, &format!("fit vol_1.nii sub.nii {SHORT} --out other"));
+    assert!(error.contains("vol_1.nii: is a 3-D image") && error.contains("sub.nii"), "{error}");
+    let error = bench.fails(2, &format!("fit \"sub-*.nii.gz\" {SHORT} --out other"));
+    assert!(error.contains("sub-*.nii.gz: no file matches"), "{error}");
+    for command in ["transform series \"x*.nii\" --out new2", "evaluate series --data \"x*.nii\"", "plan \"x*.nii\""] {
+        assert!(bench.fails(2, command).contains("x*.nii: no file matches"));
+    }
+    assert!(!bench.path("other").exists());
+}
+
+#[test]
+fn images_in_other_places_are_refused() {
+    let bench = Bench::empty();
+    image(&bench, "a.nii", -20.0);
+    image(&bench, "b.nii", -20.0);
+    image(&bench, "shifted.nii", -23.5);
+    bench.ok(&format!("fit a.nii b.nii {SHORT} --out run"));
+    let error = bench.fails(2, &format!("fit a.nii shifted.nii {SHORT} --out other"));
+    assert!(error.contains("shifted.nii") && error.contains("a.nii"), "{error}");
+    assert!(error.contains("-23.5000") && error.contains("-20.0000") && error.lines().count() >= 8, "{error}");
+    assert!(!bench.path("other").exists());
+}
+
+#[test]
+fn flat_images_work() {
+    let bench = Bench::empty();
+    let mut bytes = header([4, 20, 3, 1, 6], 0.0);
+    bytes.extend((0..360).flat_map(|at| (at as f32).sin().to_le_bytes()));
+    bench.write("flat.nii", bytes);
+    bench.ok(&format!("fit flat.nii {SHORT} --out run"));
+    bench.ok("summary run");
+}
+
+#[test]
+fn malformed_images_are_named() {
+    let bench = Bench::empty();
+    let good = [header([4, 5, 4, 3, VOLUMES as i16], 0.0), stored(0..VOLUMES)].concat();
+    let with = |at: usize, field: &[u8]| {
+        let mut bytes = good.clone();
+        bytes[at..at + field.len()].copy_from_slice(field);
+        bytes
+    };
+    let mut garbled = with(108, &368f32.to_le_bytes());
+    garbled.splice(348..352, [[1; 4].as_slice(), &[255; 16]].concat());
+    for (bytes, words) in [
+        (vec![], "empty"),
+        (good[..200].to_vec(), "cut short"),
+        (good[..1000].to_vec(), "cut short"),
+        (with(0, &540i32.to_le_bytes()), "NIfTI-2"),
+        (with(344, b"ni1\0"), ".hdr/.img"),
+        (with(40, &[9, 0]), "must be 1 to 7"),
+        (with(44, &(-4i16).to_le_bytes()), "length -4"),
+        (with(42, &[255, 127, 255, 127, 255, 127, 255, 127]), "32767x32767x32767"),
+        (with(70, &[32, 0]), "complex"),
+        (with(108, &f32::NAN.to_le_bytes()), "vox_offset"),
+        (with(108, &1e30f32.to_le_bytes()), "vox_offset"),
+        (with(108, &1e6f32.to_le_bytes()), "cut short"),
+        (garbled, "extension at byte 352 says it has -1 bytes"),
+    ] {
+        bench.write("bad.nii", bytes);
+        let error = bench.fails(2, &format!("fit bad.nii {SHORT} --out run"));
+        assert!(error.contains("bad.nii") && error.contains(words), "{words}: {error}");
+    }
+    bench.write("plain.nii.gz", &good);
+    assert!(bench.fails(2, "fit plain.nii.gz --out run").contains("not compressed"));
+    image(&bench, "sub.nii", 0.0);
+    compress(&bench, "sub.nii", "sub.nii.gz");
+    let whole = bench.bytes("sub.nii.gz");
+    bench.write("cut.nii.gz", &whole[..whole.len() * 2 / 3]);
+    let error = bench.fails(2, &format!("fit cut.nii.gz {SHORT} --out run"));
+    assert!(error.contains("cut.nii.gz") && error.contains("within row"), "{error}");
+    bench.write("pair.img", "x");
+    assert!(bench.fails(2, "fit pair.img --out run").contains("nibabel"));
+    assert!(!bench.path("run").exists());
+    assert!(Header::parse(Path::new("good.nii"), &good).is_ok());
+}
