@@ -2,7 +2,7 @@
 
 use super::Observations;
 use super::grid::show_grid;
-use super::read::npy::read_npy_f32;
+use super::read::{self, npy::read_npy_f32};
 use super::write::write_npy_f32;
 use crate::error::{Error, Result};
 use std::path::Path;
@@ -30,7 +30,7 @@ impl Mask {
 
     /// Reads a mask on `grid`: not 0 and not NaN is inside.
     pub fn read(path: &Path, grid: &[usize]) -> Result<Mask> {
-        let (shape, values) = read_npy_f32(path)?;
+        let (shape, values) = read_image(path)?;
         let same = shape == grid || shape == [values.len()] && values.len() == grid.iter().product::<usize>();
         if !same {
             let problem =
@@ -127,6 +127,23 @@ impl Mask {
         sites.iter().zip(columns).for_each(|(&site, &x)| image[site] = x);
         image
     }
+}
+
+/// The shape and values of a single image: a .npy array, or a NIfTI volume.
+fn read_image(path: &Path) -> Result<(Vec<usize>, Vec<f32>)> {
+    let is_array = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("npy"));
+    if is_array {
+        return read_npy_f32(path);
+    }
+    let source = read::open(path)?;
+    let Some(grid) = source.grid().filter(|_| source.n_rows() == 1) else {
+        let problem =
+            format!("a mask is a single image (.npy, .nii or .nii.gz), but this has {} rows", source.n_rows());
+        return Err(Error::malformed(path, problem));
+    };
+    let mut values = vec![0.0; source.n_sites()];
+    source.read_rows(0, &mut values)?;
+    Ok((grid.to_vec(), values.iter().map(|&x| x as f32).collect()))
 }
 
 #[cfg(test)]
