@@ -28,13 +28,13 @@ WHY = """### Where these figures differ from the paper's, and why
 - **E_r.** The paper compares the features of the final sample. A draw from a posterior is farther from the truth than the posterior's mean
   (about twice as far in squared distance), and our ratio for final samples is near the paper's. The posterior mean, which is what `features.npy`
   holds, is better by much: with it even isFA's features are closer to the truth than FastICA's; with final samples FastICA comes out ahead of isFA, as in the paper.
-- **Minka's dimension** depends on which way the data are read where there are fewer rows than sites, which the paper does not say. Here the sites are
+- **Minka's dimension** depends on which way the data are read where there are fewer rows than sites, and we do not know how the paper did. Here the sites are
   the samples then, as the method wants more samples than dimensions. The evidence is flat about its maximum, and so is PCA's held-out error.
 - **Kurtosis of FastICA's weights.** FastICA can look for independent weights (the sources are the columns of W) or for independent images (the
   sources are the features). The true weights are sparse, so the first way finds features; the second finds none, and its weights have kurtoses near
   the paper's 1.1, which suggests that the paper's figure was taken that way. For E_r we use the first, the better one; the second table has both.
 - **Kurtosis of iSSFA's weights** lies between the truth's and the paper's: extra features that few rows use raise it.
-- The paper does not give its hyperparameters, the length of its chains or FastICA's number of components. Ours are in the commands below; FastICA and
+- We do not know the paper's hyperparameters, the length of its chains or FastICA's number of components. Ours are in the commands below; FastICA(50) and
   PCA(50) are told the true number.
 """
 
@@ -136,7 +136,7 @@ def paper(part):
         "Seconds are those of the whole command for iSSFA and isFA (reading, sampling, summaries, figures) and of `fit` for scikit-learn, all on the same "
         "machine in the same run. PCA and FastICA answer once; iSSFA also gives uncertainties and the number of features.\n",
         WHY, picture("reconstructions", "Held-out images and their reconstructions"),
-        "PCA's reconstructions keep noise that looks like signal, isFA's keep the grain of the noise in each feature, iSSFA's are as smooth as the truth.\n",
+        "PCA's reconstructions keep noise that looks like signal, isFA's keep the grain of the noise in each feature, iSSFA's show the shapes of the truth, somewhat smoothed.\n",
         picture("features", "True features and their matches"),
         picture("traces", "Traces of held-out error and number of features"),
         picture("dimensionality", "Eigenvalues and evidence"),
