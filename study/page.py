@@ -243,6 +243,7 @@ def mixing(part):
         f"The paper's simulation, {n} seeds, from k-means with 15 clusters, each move switched off in turn, without the help that burn-in gets in ordinary "
         "fits (but in the last row). The sweep at which 45 and all 50 true features are first found, mean and range:\n",
         table(["sweep", "45 found", "50 found", f"found at sweep {sweeps}", "seconds a sweep"], rows),
+        "Several birth rounds matter most; the joint draw and the rescale move help the last few features along.\n",
         "`features_one_by_one` in place of `features`, `birth_rounds = 1`, and `kernels` without `rescale` are settings of every fit (docs/formats.md).\n",
         picture("mixing", "True features found, sweep by sweep"), made_with(part)])
 
@@ -255,7 +256,7 @@ def commands(results):
         "They call, for the paper's comparison:\n",
         f"    issfa simulate --seed S --out sim --grid 100x100 {' '.join(paper['simulation'])}",
         f"    issfa fit sim/observations.npy --grid 100x100 --seed S --out run {' '.join(paper['fit'])} [--preset isfa]",
-        "    issfa evaluate run --truth sim --json", "    issfa summary run --json\n",
+        "    issfa report run", "    issfa evaluate run --truth sim --json", "    issfa summary run --json\n",
         "and for the small studies, with one value changed at a time:\n",
         f"    issfa simulate --preset small --grid {small['grid']} --features {small['features']} --heldout-rows 200 "
         + " ".join(f"--{name} {value}" for name, value in small["base"].items()) + " --seed S --out sim",
