@@ -148,7 +148,8 @@ def traces(part):
     for place in (top, bottom):
         place.axvline(burn_in, color="#aaaaaa", linewidth=0.8)
         place.legend(ncols=2, fontsize=7)
-    top.set(ylabel="held-out error", yscale="log", title="Held-out error and number of features (the grey line ends burn-in)")
+    lowest, highest = top.get_ylim()
+    top.set(ylabel="held-out error", yscale="log", ylim=(lowest, 2 * highest), title="Held-out error and number of features (the grey line ends burn-in)")
     bottom.set(ylabel="features K", xlabel="sweep")
     save(figure, "traces")
 
@@ -187,13 +188,14 @@ def grid(part, axis):
     left.set(xscale="log", yscale="log", xlabel=AXES[axis], ylabel="held-out error over iSSFA's", title="above 1: iSSFA is better")
     ticks = [tick for tick in (0.5, 1, 2, 3, 5, 10, 20, 50, 100) if left.get_ylim()[0] <= tick <= left.get_ylim()[1]]
     left.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    left.minorticks_off()
     for name, of in (("issfa", lambda r: r["issfa"]["feature_recovery_error"]), ("isfa", lambda r: r["isfa"]["feature_recovery_error"]),
                      ("fastica", lambda r: r["fastica_weights"]["recovery_error"]),
                      ("oracle", lambda r: r["issfa"]["oracle_feature_recovery_error"])):
         line(right, name, lambda record, of=of: of(record) / n_true)
     right.set(xscale="log", xlabel=AXES[axis], ylabel="E_r / number of features", ylim=(0, 2), title="0: exact, 2: nothing found")
     for place in (left, right):
+        place.set_xticks(x, [f"{value:g}" for value in x])
+        place.minorticks_off()
         place.legend(fontsize=7)
     save(figure, f"grid_{axis}")
 

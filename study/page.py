@@ -28,21 +28,23 @@ WHY = """### Where these figures differ from the paper's, and why
 - **E_r.** The paper compares the features of the final sample. A draw from a posterior is farther from the truth than the posterior's mean
   (about twice as far in squared distance), and our ratio for final samples is near the paper's. The posterior mean, which is what `features.npy`
   holds, is better by much: with it even isFA's features are closer to the truth than FastICA's; with final samples FastICA comes out ahead of isFA, as in the paper.
-- **Minka's dimension** depends on which way the data are read where there are fewer rows than sites, which the paper does not say. Here the sites are
+- **Minka's dimension** depends on which way the data are read where there are fewer rows than sites, and we do not know how the paper did. Here the sites are
   the samples then, as the method wants more samples than dimensions. The evidence is flat about its maximum, and so is PCA's held-out error.
 - **Kurtosis of FastICA's weights.** FastICA can look for independent weights (the sources are the columns of W) or for independent images (the
   sources are the features). The true weights are sparse, so the first way finds features; the second finds none, and its weights have kurtoses near
   the paper's 1.1, which suggests that the paper's figure was taken that way. For E_r we use the first, the better one; the second table has both.
 - **Kurtosis of iSSFA's weights** lies between the truth's and the paper's: extra features that few rows use raise it.
-- The paper does not give its hyperparameters, the length of its chains or FastICA's number of components. Ours are in the commands below; FastICA and
+- We do not know the paper's hyperparameters, the length of its chains or FastICA's number of components. Ours are in the commands below; FastICA(50) and
   PCA(50) are told the true number.
 """
 
 GRIDS = {
-    "noise": ("Noise", "The signal of the base study is small beside the noise of a cell, so all methods live from averaging over rows and sites."),
+    "noise": ("Noise", "With little noise every method sees the features, with much none does: the advantage is largest in between. With the most noise some of iSSFA's "
+              "features are copies of one another, as the last column shows."),
     "rows": ("Rows", "More rows help everyone; structure is worth most where rows are few."),
-    "density": ("Density", "Sparsity is what iSSFA assumes and what FastICA needs. With dense weights there is little to gain from either."),
-    "theta": ("Smoothness", "From features that are nearly white (left) to features that vary over half of the image (right)."),
+    "density": ("Density", "Sparsity is what tells features from their mixtures. Where most rows use a feature (0.8) iSSFA still reconstructs best, but its features are mixtures "
+                "of true ones, and FastICA, which asks for independence and not for zeros, recovers them better."),
+    "theta": ("Smoothness", "From features that are nearly white, where structure cannot help and does not hurt, to features that vary over the whole image."),
 }
 
 
@@ -134,7 +136,7 @@ def paper(part):
         "Seconds are those of the whole command for iSSFA and isFA (reading, sampling, summaries, figures) and of `fit` for scikit-learn, all on the same "
         "machine in the same run. PCA and FastICA answer once; iSSFA also gives uncertainties and the number of features.\n",
         WHY, picture("reconstructions", "Held-out images and their reconstructions"),
-        "PCA's reconstructions keep noise that looks like signal, isFA's keep the grain of the noise in each feature, iSSFA's are as smooth as the truth.\n",
+        "PCA's reconstructions keep noise that looks like signal, isFA's keep the grain of the noise in each feature, iSSFA's show the shapes of the truth, somewhat smoothed.\n",
         picture("features", "True features and their matches"),
         picture("traces", "Traces of held-out error and number of features"),
         picture("dimensionality", "Eigenvalues and evidence"),
@@ -216,9 +218,10 @@ def coverage(results):
         "rows, and of noise-free held-out rows. Intervals come from 19 or 39 kept draws, by ranks: if the truth were one more draw, exactly 90% would "
         "hold it ([crates/issfa/src/evaluate/coverage.rs](../crates/issfa/src/evaluate/coverage.rs)). `issfa evaluate --truth` gives these figures.\n",
         table(["study", "features", "training rows", "held-out rows"], rows),
-        "What pulls them from 90%: where a weight is too small to be told from noise the posterior is nearly sure of 0 in every draw, and the interval is a "
-        "point; the simulation draws weights with standard deviations of 7 to 10 around 1 and normalises the features, neither of which is the prior; "
-        "and the kept draws of one chain are not independent.\n"])
+        "Reconstructions are near 90% throughout. Features are too, but for two rows: where 80% of the rows use each feature one chain holds mixtures of the "
+        "true features and is too sure of them, and the smoothest features are few numbers each and so alike that some are mixed or missed. The simulation draws "
+        "weights with standard deviations of 7 to 10 around 1 and normalises the features, neither of which is the prior, and kept draws of one "
+        "chain are not independent; neither seems to matter much.\n"])
 
 
 def mixing(part):
@@ -240,6 +243,7 @@ def mixing(part):
         f"The paper's simulation, {n} seeds, from k-means with 15 clusters, each move switched off in turn, without the help that burn-in gets in ordinary "
         "fits (but in the last row). The sweep at which 45 and all 50 true features are first found, mean and range:\n",
         table(["sweep", "45 found", "50 found", f"found at sweep {sweeps}", "seconds a sweep"], rows),
+        "Several birth rounds matter most; the joint draw and the rescale move help the last few features along.\n",
         "`features_one_by_one` in place of `features`, `birth_rounds = 1`, and `kernels` without `rescale` are settings of every fit (docs/formats.md).\n",
         picture("mixing", "True features found, sweep by sweep"), made_with(part)])
 
@@ -252,7 +256,7 @@ def commands(results):
         "They call, for the paper's comparison:\n",
         f"    issfa simulate --seed S --out sim --grid 100x100 {' '.join(paper['simulation'])}",
         f"    issfa fit sim/observations.npy --grid 100x100 --seed S --out run {' '.join(paper['fit'])} [--preset isfa]",
-        "    issfa evaluate run --truth sim --json", "    issfa summary run --json\n",
+        "    issfa report run", "    issfa evaluate run --truth sim --json", "    issfa summary run --json\n",
         "and for the small studies, with one value changed at a time:\n",
         f"    issfa simulate --preset small --grid {small['grid']} --features {small['features']} --heldout-rows 200 "
         + " ".join(f"--{name} {value}" for name, value in small["base"].items()) + " --seed S --out sim",

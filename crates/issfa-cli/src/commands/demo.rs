@@ -41,6 +41,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         grid: Some(simulation.grid.clone()),
         sweeps: 300,
         burn_in: 150,
+        keep_draws: 30,
         seed: 1,
         ..Settings::default()
     };

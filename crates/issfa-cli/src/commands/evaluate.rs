@@ -67,6 +67,7 @@ pub fn print_table(value: &serde_json::Value) {
     for (name, value) in value.as_object().into_iter().flatten() {
         let text = match value.as_f64() {
             Some(x) if value.is_f64() => figure(x),
+            None if value.is_null() => "-".into(),
             _ => value.to_string(),
         };
         out!("  {name:32} {text:>12}");
