@@ -132,12 +132,12 @@ fn seconds_per_sweep(slices: &[Measured; 2], n_rows: usize, n_features: usize) -
     whole.kernels.iter().map(kernel).sum()
 }
 
-/// Checkpoint (state, moments, and a copy while it is replaced), kept draws, results.
+/// Checkpoint (state, moments, and a copy while it is replaced), kept draws (features and their means), results.
 fn disk_needed(checked: &Checked, n_rows: usize, n_sites: usize, n_features: usize, bytes: usize) -> u64 {
     let (rows, sites, k) = (n_rows as u64, n_sites as u64, n_features as u64);
     let spectra = k * sites * bytes as u64;
     let moments = k * (8 * sites + 12 * rows);
     let reconstruction = if checked.settings.reconstruct { 4 * rows * sites } else { 0 };
     let results = k * (8 * sites + 8 * rows) + reconstruction;
-    2 * (spectra + moments + reconstruction) + checked.settings.keep_draws as u64 * spectra + results
+    2 * (spectra + moments + reconstruction) + checked.settings.keep_draws as u64 * 2 * spectra + results
 }
