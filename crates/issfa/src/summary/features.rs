@@ -260,12 +260,14 @@ mod tests {
         };
         let features = PersistentFeatures {
             grid: vec![1, 2],
+            mask: Mask::full(1 * 2),
             means: vec![vec![1.0, 0.0]],
             sds: vec![vec![0.5, 0.5]],
             weights: vec![vec![1.0, 2.0, 3.0]],
             activation: vec![vec![0.0, 1.0, 1.0]],
             table: vec![row.clone()],
             n_rows: 3,
+            empty_rows: vec![],
         };
         features.write(folder.path()).unwrap();
         assert_eq!(read_table(&folder.path().join("features.tsv")).unwrap(), [row]);
