@@ -9,7 +9,7 @@ use crate::linalg::{Real, View, multiply};
 use crate::new_rows::{Effort, RowMeans, infer};
 use crate::rng::Streams;
 use crate::run_folder::Run;
-use crate::spectral::SpectralData;
+use crate::spectral::{FeatureSpectra, SpectralData};
 use crate::structure::{Direction, Structure};
 use crate::summary::features::{read_images, read_table};
 use crate::summary::posterior::unit_images;
@@ -129,6 +129,17 @@ impl Fitted {
             self.add_draw(&draw, &means, drop, &mut sums);
         }
         Ok(self.finish(sums, first_row, means, &offsets))
+    }
+
+    /// Spectra by site, in the sampler's units, one after the other.
+    pub fn at_sites<R: Real>(&self, spectra: &FeatureSpectra<R>) -> Vec<f64> {
+        let n_sites = self.structure.n_sites();
+        let mut images = vec![0.0; spectra.n_features() * n_sites];
+        share(images.chunks_exact_mut(n_sites).enumerate(), Vec::new, |scratch, (feature, image)| {
+            image.copy_from_slice(&spectra.feature(feature));
+            self.structure.apply(Direction::ToSites, image, scratch);
+        });
+        images
     }
 
     /// The spectra of prepared rows, which are used up.

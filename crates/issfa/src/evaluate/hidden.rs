@@ -11,7 +11,6 @@ use crate::new_rows::{Effort, feature_terms, infer_row};
 use crate::pca;
 use crate::rng::{Purpose, Streams};
 use crate::run_folder::Run;
-use crate::structure::{Direction, Structure};
 use crate::transform::Fitted;
 use crate::workers::share;
 use rand::RngExt;
@@ -60,7 +59,7 @@ pub fn evaluate<R: Real>(run: &Run, observations: &Observations, share_hidden: f
     for (number, path) in fitted.draws.iter().enumerate() {
         let draw = Draws::read::<R>(path)?;
         let streams = Streams { seed: fitted.seed, chain: 0, sweep: number as u64 };
-        add_predictions(&draw, &fitted.structure, &streams, &mut rows);
+        add_predictions(&draw, &fitted, &streams, &mut rows);
     }
     add_pca_errors::<R>(run, &fitted, &mut rows)?;
     Ok(report(rows, &fitted))
@@ -86,14 +85,10 @@ fn hide(observations: &Observations, preprocessing: &Preprocessing, share: f64, 
 }
 
 /// Adds one draw's predictions; `G_t` and `C_t` leave the cells that are not seen out.
-fn add_predictions<R: Real>(draw: &Draw<R>, structure: &Structure, streams: &Streams, rows: &mut [Row]) {
-    let (state, means) = (&draw.state, &draw.feature_means);
-    let (k, n_sites) = (state.n_features(), structure.n_sites());
-    let mut features = vec![0.0; k * n_sites];
-    share(features.chunks_exact_mut(n_sites).enumerate(), Vec::new, |scratch, (feature, image)| {
-        image.copy_from_slice(&means.feature(feature));
-        structure.apply(Direction::ToSites, image, scratch);
-    });
+fn add_predictions<R: Real>(draw: &Draw<R>, fitted: &Fitted, streams: &Streams, rows: &mut [Row]) {
+    let state = &draw.state;
+    let (k, n_sites) = (state.n_features(), fitted.structure.n_sites());
+    let features = fitted.at_sites(&draw.feature_means);
     let mut gram = vec![0.0; k * k];
     let all = View::new(&features, k, n_sites);
     multiply(&mut gram, all, all.t());
@@ -132,11 +127,7 @@ fn add_pca_errors<R: Real>(run: &Run, fitted: &Fitted, rows: &mut [Row]) -> Resu
     let data = training_rows::<R>(&training, &fitted.structure, &fitted.preprocessing, None)?;
     let components = pca::components(&data, MOST_COMPONENTS).spectra;
     let (d, n_sites) = (components.n_features(), fitted.structure.n_sites());
-    let mut images = vec![0.0; d * n_sites];
-    share(images.chunks_exact_mut(n_sites).enumerate(), Vec::new, |scratch, (component, image)| {
-        image.copy_from_slice(&components.feature(component));
-        fitted.structure.apply(Direction::ToSites, image, scratch);
-    });
+    let images = fitted.at_sites(&components);
     let mut gram = vec![0.0; d * d];
     let all = View::new(&images, d, n_sites);
     multiply(&mut gram, all, all.t());
