@@ -52,6 +52,19 @@ fn a_small_study_is_recovered() {
         assert!(bench.path("run/figures").join(format!("{name}.png")).is_file(), "{name}");
     }
     reconstruction_beats_the_data(&bench);
+    figures_do_not_need_the_data(&bench);
+}
+
+/// Without its input a run still gets all figures but that of the eigenvalues, whose file is made from the data.
+fn figures_do_not_need_the_data(bench: &Bench) {
+    std::fs::remove_file(bench.path("run/eigenvalues.csv")).unwrap();
+    std::fs::remove_dir_all(bench.path("run/figures")).unwrap();
+    std::fs::rename(bench.path("sim"), bench.path("moved")).unwrap();
+    bench.ok("report run");
+    assert!(bench.path("run/figures/traces.svg").is_file() && !bench.path("run/figures/dimensionality.svg").is_file());
+    std::fs::rename(bench.path("moved"), bench.path("sim")).unwrap();
+    bench.ok("report run");
+    assert!(bench.path("run/figures/dimensionality.svg").is_file());
 }
 
 /// The denoised training rows are nearer to the truth than the noisy ones, by far.

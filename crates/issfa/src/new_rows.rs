@@ -135,3 +135,53 @@ pub fn mean_squared_residual<R: Real>(
     };
     rows.iter().enumerate().map(residual).sum::<f64>() / (data.n_rows() * data.n_modes()) as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::features::conditional_means;
+    use crate::kernels::{Kernel, Phase, Turn};
+    use crate::model::{Model, Priors, simulate};
+    use crate::spectral::Projections;
+    use crate::structure::{Curve, Spectrum, expression};
+
+    /// One feature that 30 rows use, hidden in noise at 3000 modes; new rows use it with weight 2.
+    ///
+    /// Given its conditional mean the weights of new rows come out right. Given a draw they come out too small by the share
+    /// of the draw's squared norm that is scatter: this is what \[M12\] is about.
+    #[test]
+    fn weights_of_new_rows_are_right_on_average_with_means_and_too_small_with_draws() {
+        const TRUE_WEIGHT: f64 = 2.0;
+        let (n_rows, n_modes, n_new) = (30, 3000, 400);
+        let structure = expression::build(Some("iid(3000)"), None).unwrap();
+        let spectrum = Spectrum::new(&structure, &Curve::default());
+        let mut stream = Streams::once(8).stream(Purpose::Simulation, 0, 0);
+        let mut state = State::<f64>::empty(n_rows, n_modes, 1);
+        let weights = |n: usize, weight: f64| Loadings::from_rows(vec![vec![Entry { feature: 0, weight }]; n], 1);
+        state.loadings = weights(n_rows, 1.0);
+        state.ln_theta = vec![30.0_f64.ln()];
+        state.features.push(&simulate::feature_spectrum(&vec![30.0; n_modes], &mut stream));
+        state.feature_ids.push(1);
+        // A wide prior for the weight, so that it does not shrink what is inferred.
+        state.weight_means.push(0.0);
+        state.weight_precisions.push(1e-6);
+        state.noise_variance = 1.0;
+        let data = simulate::data_given_state(&state, &mut stream);
+        let new_state = State { loadings: weights(n_new, TRUE_WEIGHT), ..state.clone() };
+        let new_rows = Loaded { data: simulate::data_given_state(&new_state, &mut stream), window: None };
+        let model = Model::new(data, spectrum, Priors::default_for(1));
+        let streams = Streams { seed: 8, chain: 1, sweep: 1 };
+        let turn = Turn { streams, phase: Phase::Sampling };
+        Kernel::Features.update(&model, &mut state, &mut Projections::default(), &turn);
+        let means = conditional_means(&model, &state);
+        let mean_weight = |features: &FeatureSpectra<f64>| {
+            let (rows, _) = infer(&new_rows, &state, features, Effort::FULL, &streams, 0);
+            rows.iter().map(|row| row.weights[0]).sum::<f64>() / n_new as f64
+        };
+        // Prior and noise say as much of a mode as 30 rows do, so that half of the feature is known.
+        let with_means = mean_weight(&means);
+        assert!((with_means - TRUE_WEIGHT).abs() < 0.1, "{with_means}");
+        let with_a_draw = mean_weight(&state.features);
+        assert!((with_a_draw - 0.5 * TRUE_WEIGHT).abs() < 0.15, "{with_a_draw}");
+    }
+}

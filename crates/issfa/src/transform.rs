@@ -9,7 +9,7 @@ use crate::linalg::{Real, View, multiply};
 use crate::new_rows::{Effort, RowMeans, infer};
 use crate::rng::Streams;
 use crate::run_folder::Run;
-use crate::spectral::{SpectralData, Window};
+use crate::spectral::{FeatureSpectra, SpectralData, Window};
 use crate::structure::{Direction, Structure};
 use crate::summary::features::{read_images, read_table};
 use crate::summary::posterior::{Shown, unit_images};
@@ -163,6 +163,18 @@ impl Fitted {
             batch.forget(row, n_rows);
         }
         Ok(batch)
+    }
+
+    /// Spectra by column of the mask, in the sampler's units, one after the other.
+    pub fn at_sites<R: Real>(&self, spectra: &FeatureSpectra<R>) -> Vec<f64> {
+        let n_columns = self.mask.n_columns();
+        let mut images = vec![0.0; spectra.n_features() * n_columns];
+        share(images.chunks_exact_mut(n_columns).enumerate(), Vec::new, |scratch, (feature, image)| {
+            let mut full = spectra.feature(feature);
+            self.structure.apply(Direction::ToSites, &mut full, scratch);
+            image.copy_from_slice(&self.mask.gather(&full));
+        });
+        images
     }
 
     /// Prepared rows as the model takes them; NaN is a cell that was not observed. The rows are used up.

@@ -21,7 +21,10 @@ pub struct Options {
 
 pub fn run(options: Options, common: &Common) -> Outcome {
     let run = Run::open(&options.run)?;
-    with_precision!(run.checked.settings.precision, add_evidence(&run))?;
+    // The other figures do not need the data.
+    if let Err(problem) = with_precision!(run.checked.settings.precision, add_evidence(&run)) {
+        err!("warning: no figure of eigenvalues: {problem}");
+    }
     issfa::report::write_figures(&run)?;
     if let Some(simulation) = &options.truth {
         with_precision!(run.checked.settings.precision, write_truth_figures(&run, simulation))?;

@@ -12,10 +12,8 @@ use crate::linalg::Real;
 use crate::model::{Entry, State};
 use crate::new_rows::{Effort, infer};
 use crate::rng::Streams;
-use crate::structure::Direction;
 use crate::summary::posterior::unit_images;
 use crate::transform::Fitted;
-use crate::workers::share;
 
 /// The most cells (rows x sites) that are looked at.
 const MOST_CELLS: usize = 2_000_000;
@@ -91,7 +89,7 @@ pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
     for (number, path) in draws.iter().enumerate() {
         let Draw { state, feature_means } = Draws::read::<R>(path)?;
         features.add(&state, fitted);
-        let sites = site_features(&state, fitted);
+        let sites = fitted.at_sites(&state.features);
         for row in 0..n_training {
             training.add(row * n_sites, &explained(state.loadings.row(row), &sites, n_sites));
         }
@@ -171,18 +169,6 @@ fn clean_training_rows(fitted: &Fitted, truth: &Truth, n_rows: usize) -> Vec<f64
     };
     let rows: Vec<f32> = truth.weights.chunks_exact(k).take(n_rows).flat_map(clean).collect();
     prepared(fitted, &rows, MeansOf::Run(0))
-}
-
-/// All features of a state by column, row-major.
-fn site_features<R: Real>(state: &State<R>, fitted: &Fitted) -> Vec<f64> {
-    let n_sites = fitted.mask.n_columns();
-    let mut features = vec![0.0; state.n_features() * n_sites];
-    share(features.chunks_exact_mut(n_sites).enumerate(), Vec::new, |scratch, (feature, image)| {
-        let mut full = state.features.feature(feature);
-        fitted.structure.apply(Direction::ToSites, &mut full, scratch);
-        image.copy_from_slice(&fitted.mask.gather(&full));
-    });
-    features
 }
 
 fn explained(entries: &[Entry], features: &[f64], n_sites: usize) -> Vec<f64> {

@@ -88,14 +88,9 @@ fn hide(observations: &Observations, preprocessing: &Preprocessing, share: f64, 
 
 /// Adds one draw's predictions; `G_t` and `C_t` leave the cells that are not seen out.
 fn add_predictions<R: Real>(draw: &Draw<R>, fitted: &Fitted, streams: &Streams, rows: &mut [Row]) {
-    let (state, means) = (&draw.state, &draw.feature_means);
+    let state = &draw.state;
     let (k, n_sites) = (state.n_features(), fitted.mask.n_columns());
-    let mut features = vec![0.0; k * n_sites];
-    share(features.chunks_exact_mut(n_sites).enumerate(), Vec::new, |scratch, (feature, image)| {
-        let mut full = means.feature(feature);
-        fitted.structure.apply(Direction::ToSites, &mut full, scratch);
-        image.copy_from_slice(&fitted.mask.gather(&full));
-    });
+    let features = fitted.at_sites(&draw.feature_means);
     let mut gram = vec![0.0; k * k];
     let all = View::new(&features, k, n_sites);
     multiply(&mut gram, all, all.t());

@@ -77,7 +77,10 @@ impl EvidenceCurve {
         let text = std::fs::read_to_string(&path).map_err(Error::read(&path))?;
         let mut curve = EvidenceCurve { eigenvalues: Vec::new(), ln_evidence: Vec::new() };
         for (at, line) in text.lines().enumerate().skip(1) {
-            let wrong = || Error::malformed(&path, format!("line {} is not component,eigenvalue,ln_evidence", at + 1));
+            let wrong = || {
+                let problem = format!("line {} is not component,eigenvalue,ln_evidence; remove the file, and", at + 1);
+                Error::malformed(&path, format!("{problem} issfa report makes it anew"))
+            };
             let cells: Vec<&str> = line.split(',').collect();
             let [_, eigenvalue, evidence] = cells[..] else { return Err(wrong()) };
             curve.eigenvalues.push(eigenvalue.parse().map_err(|_| wrong())?);

@@ -140,7 +140,6 @@ pub fn feature_means<R: Real>(
 ) -> FeatureSpectra<R> {
     let (k, columns) = (loadings.n_features(), Columns::new(loadings));
     let vectors: Vec<R> = rotation.vectors.iter().map(|&x| R::from_f64(x)).collect();
-    let vectors = View::new(&vectors, k, k);
     let mut means = FeatureSpectra::empty(data.n_modes());
     means.grow(k);
     let scratch = || (pulp::Arch::new(), Vec::new(), Vec::new());
@@ -149,13 +148,33 @@ pub fn feature_means<R: Real>(
         let width = modes.len();
         statistic.resize(k * width, R::zero());
         arch.dispatch(AddStatistic { rows: data.tile(tile), width, columns: &columns, statistic });
-        rotated.resize(k * width, R::zero());
-        multiply(rotated, vectors.t(), View::new(statistic, k, width));
-        let (precisions, normals) = (&precisions[modes], &vec![0.0; k * width]);
-        arch.dispatch(DrawRotated { values: &rotation.values, noise_variance, precisions, rotated, normals });
-        multiply(place, vectors, View::new(rotated, k, width));
+        let joint =
+            Joint { vectors: &vectors, values: &rotation.values, noise_variance, precisions: &precisions[modes] };
+        joint.draw(*arch, statistic, rotated, &vec![0.0; k * width], place);
     });
     means
+}
+
+/// The joint conditional at the modes of one tile.
+struct Joint<'a, R> {
+    /// Eigenvectors and eigenvalues of `W'W`.
+    vectors: &'a [R],
+    values: &'a [f64],
+    noise_variance: f64,
+    precisions: &'a [f64],
+}
+
+impl<R: Real> Joint<'_, R> {
+    /// Turns `W'Y` into features: their mean plus `normals` times their scatter.
+    fn draw(&self, arch: pulp::Arch, statistic: &[R], rotated: &mut Vec<R>, normals: &[f64], features: &mut [R]) {
+        let (k, width) = (self.values.len(), self.precisions.len());
+        let vectors = View::new(self.vectors, k, k);
+        rotated.resize(k * width, R::zero());
+        multiply(rotated, vectors.t(), View::new(statistic, k, width));
+        let Joint { values, noise_variance, precisions, .. } = *self;
+        arch.dispatch(DrawRotated { values, noise_variance, precisions, rotated, normals });
+        multiply(features, vectors, View::new(rotated, k, width));
+    }
 }
 
 /// Projects the data onto the features as they are.
@@ -304,11 +323,8 @@ impl<R: Real> Pass<'_, R> {
         let (noise_variance, precisions) = (conditional.noise_variance, &conditional.precisions[modes]);
         match conditional.scan {
             Scan::Joint(rotation) => {
-                rotated.resize(k * width, R::zero());
-                let vectors = View::new(&drawing.vectors, k, k);
-                multiply(rotated, vectors.t(), View::new(statistic, k, width));
-                arch.dispatch(DrawRotated { values: &rotation.values, noise_variance, precisions, rotated, normals });
-                multiply(place.features, vectors, View::new(rotated, k, width));
+                let joint = Joint { vectors: &drawing.vectors, values: &rotation.values, noise_variance, precisions };
+                joint.draw(*arch, statistic, rotated, normals, place.features);
             }
             Scan::OneByOne { gram, order } => {
                 let features = &mut *place.features;
