@@ -2,23 +2,26 @@
 
 use crate::chain::{Chain, Schedule};
 use crate::checkpoint::{self, Checkpoint, Counters};
-use crate::config::{Checked, FORMAT, Init, InputRecord, Record, Settings};
+use crate::config::{Checked, FORMAT, Init, Record, Settings};
 use crate::data::load::{Loaded, training_rows};
-use crate::data::preprocess::Findings;
+use crate::data::nifti::{Header, write_volume};
+use crate::data::preprocess::{Findings, MeansOf};
 use crate::data::write::NpyWriter;
-use crate::data::{Mask, Missing, Observations, Preprocessing, memory, read};
+use crate::data::{Centering, Mask, Observations, Preprocessing, memory};
 use crate::draws::Draws;
 use crate::error::{Error, Result};
 use crate::init;
-use crate::kernels::features;
+use crate::inputs;
+use crate::kernels::{Kernel, features};
 use crate::linalg::Real;
 use crate::model::{Model, State};
 use crate::new_rows;
 use crate::pca::evidence::{self, EvidenceCurve};
-use crate::run_folder::{MASK_FILE, Output, Run, prepare_output};
+use crate::run_folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Output, Run, prepare_output};
 use crate::spectral::SpectralData;
 use crate::structure::{Direction, Shelf, Spectrum, Structure};
-use crate::summary::features::read_images;
+use crate::summary::export::{self, RunImages};
+use crate::summary::features::{Setting, read_images};
 use crate::summary::posterior::Shown;
 use crate::summary::{PersistentFeatures, Posterior};
 use crate::trace::{TraceRow, TraceWriter, Units};
@@ -50,6 +53,8 @@ pub struct Prepared<R> {
     pub checked: Checked,
     pub structure: Arc<Structure>,
     pub mask: Mask,
+    /// Where the sites lie, for images.
+    pub space: Option<Header>,
     pub preprocessing: Preprocessing,
     pub findings: Findings,
     pub model: Model<R>,
@@ -71,28 +76,43 @@ const SPILL_CHUNK_BYTES: usize = 256 << 20;
 impl<R: Real> Prepared<R> {
     /// Opens, checks and loads the inputs.
     pub fn load(checked: Checked, shelf: &Shelf) -> Result<Prepared<R>> {
-        let observations = Observations::open(&checked.settings.input)?;
+        let observations = inputs::open(&checked.settings)?;
         Prepared::from_observations(checked, observations, shelf)
     }
 
     /// [`Prepared::load`] on rows that are already open.
-    pub fn from_observations(checked: Checked, mut observations: Observations, shelf: &Shelf) -> Result<Prepared<R>> {
+    pub fn from_observations(
+        mut checked: Checked,
+        mut observations: Observations,
+        shelf: &Shelf,
+    ) -> Result<Prepared<R>> {
+        let space = observations.space().cloned();
+        let usual = if space.is_some() { Centering::Site } else { Centering::None };
+        let centering = *checked.settings.center.get_or_insert(usual);
         let settings = &checked.settings;
+        if settings.melodic && space.is_none() {
+            return Err(Error::setting("--melodic", true, "MELODIC's files are images, but the input is not NIfTI"));
+        }
         if settings.spill.is_some() {
             // Longer stretches in the file: the disk is written in an order that it likes.
             observations.set_chunk_bytes(SPILL_CHUNK_BYTES);
         }
         let (n_rows, n_sites) = (observations.n_rows(), observations.n_sites());
         let structure = Arc::new(checked.structure(observations.path(), observations.grid(), n_sites, shelf)?);
-        choose_cells(&mut observations, settings, structure.grid())?;
+        inputs::choose_cells(&mut observations, settings, structure.grid())?;
         let n_columns = observations.n_columns();
         let needed = memory_needed(n_rows, n_columns, R::BYTES, settings);
         memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), needed)?;
-        let (preprocessing, findings) = Preprocessing::fit(&observations, settings.center, settings.scale)?;
+        let (preprocessing, findings) = Preprocessing::fit(&observations, centering, settings.scale)?;
         let Loaded { data, window } =
             training_rows(&observations, &structure, &preprocessing, settings.spill.as_deref())?;
         let spectrum = Spectrum::new(&structure, &checked.curve);
         let priors = checked.priors(&spectrum, preprocessing.factor, findings.n_cells)?;
+        let one_by_one = settings.sweep.kernels.contains(&Kernel::FeaturesOneByOne);
+        if window.is_some() && one_by_one {
+            let problem = "draws features from whole rows only; leave out this kernel, or --mask and --missing impute";
+            return Err(Error::setting("kernels", Kernel::FeaturesOneByOne.name(), problem));
+        }
         let mut model = match window {
             None => Model::new(data, spectrum, priors),
             Some(window) => Model::in_window(data, window, spectrum, priors),
@@ -109,20 +129,46 @@ impl<R: Real> Prepared<R> {
             structure: structure.expression(),
             theta: model.spectrum.parameter_names(),
             data_scale: preprocessing.factor,
-            inputs: input_records(settings, &observations)?,
+            inputs: inputs::records(settings, &observations)?,
+            images: space.is_some(),
+            runs: observations.runs(),
+            covariates: preprocessing.covariates.clone(),
+            side_checksums: inputs::side_checksums(settings)?,
             n_masked_sites: (!observations.mask().is_full()).then_some(n_columns),
+            mask_checksum: (!observations.mask().is_full()).then(|| observations.mask().checksum()),
             empty_rows: observations.empty_rows(),
             graphs: structure.graph_files(),
         };
         let mask = observations.mask().clone();
         let load = |path: &Path| load_heldout(path, &structure, &mask, &preprocessing);
         let heldout = settings.heldout.as_deref().map(load).transpose()?;
-        Ok(Prepared { structure, mask, preprocessing, findings, model, heldout, record, checked })
+        Ok(Prepared { structure, mask, space, preprocessing, findings, model, heldout, record, checked })
     }
 
     /// The factors between the sampler's units and the user's.
     pub fn units(&self) -> Units {
         Units { data_scale: self.preprocessing.factor, degree: self.model.spectrum.degree() }
+    }
+
+    /// The distance between neighbouring sites along each axis: millimetres for images, else 1.
+    pub fn steps(&self) -> Vec<f64> {
+        let grid = self.structure.grid();
+        match &self.space {
+            Some(space) if space.grid[..] == *grid => space.space.voxel_sizes().to_vec(),
+            _ => vec![1.0; grid.len()],
+        }
+    }
+
+    /// Writes which sites take part and, for images, where they lie and what they are on average.
+    fn write_place(&self, folder: &Path) -> Result<()> {
+        let Some(space) = &self.space else {
+            let (path, grid) = (folder.join(MASK_FILE), self.structure.grid());
+            return if self.mask.is_full() { Ok(()) } else { self.mask.write(&path, grid) };
+        };
+        let on_grid = |columns: Vec<f32>| self.mask.scatter(&columns, 0.0);
+        write_volume(&folder.join(MASK_IMAGE), space, &on_grid(vec![1.0; self.mask.n_columns()]))?;
+        let mean = self.preprocessing.overall.means.iter().map(|&x| x as f32).collect();
+        write_volume(&folder.join(MEAN_IMAGE), space, &on_grid(mean))
     }
 
     /// The settings as they are saved with the run.
@@ -187,27 +233,6 @@ impl<R: Real> Prepared<R> {
     }
 }
 
-fn input_records(settings: &Settings, observations: &Observations) -> Result<Vec<InputRecord>> {
-    let one = |(input, path): (usize, &PathBuf)| {
-        let n_rows = observations.input_rows(input);
-        Ok(InputRecord { path: path.clone(), n_rows, checksum: read::checksum(path)? })
-    };
-    settings.input.iter().enumerate().map(one).collect()
-}
-
-/// Applies the mask and the choice about missing cells.
-fn choose_cells(observations: &mut Observations, settings: &Settings, grid: &[usize]) -> Result<()> {
-    match settings.mask.as_deref() {
-        None => {}
-        Some("auto") => observations.set_mask(Mask::automatic(observations)?),
-        Some(path) => observations.set_mask(Mask::read(Path::new(path), grid)?),
-    }
-    if settings.missing == Missing::Impute {
-        observations.allow_missing()?;
-    }
-    Ok(())
-}
-
 fn load_heldout<R: Real>(
     path: &Path,
     structure: &Arc<Structure>,
@@ -218,7 +243,8 @@ fn load_heldout<R: Real>(
     observations.check_grid(structure.grid(), "as in the training rows")?;
     observations.set_mask(mask.clone());
     // Held-out rows are new rows: they are centred by the means of all training rows.
-    let as_new = Preprocessing { run_means: vec![preprocessing.overall_means.clone()], ..preprocessing.clone() };
+    let as_new =
+        Preprocessing { runs: vec![preprocessing.overall.clone(); observations.n_runs()], ..preprocessing.clone() };
     training_rows(&observations, structure, &as_new, None)
 }
 
@@ -228,9 +254,7 @@ pub fn fit<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Ob
     let start = prepared.start_of_run()?;
     prepare_output(folder, Output::Run)?;
     prepared.structure.save_graphs(folder)?;
-    if !prepared.mask.is_full() {
-        prepared.mask.write(&folder.join(MASK_FILE), prepared.structure.grid())?;
-    }
+    prepared.write_place(folder)?;
     Run::write_config(folder, &prepared.recorded_settings())?;
     run_chains(prepared, folder, observer, start.as_ref())
 }
@@ -383,7 +407,7 @@ impl<'a, R: Real> Going<'a, R> {
             let n_planned = self.schedule.n_kept(self.schedule.sweeps);
             let shown =
                 Shown { structure: &prepared.structure, mask: &prepared.mask, preprocessing: &prepared.preprocessing };
-            self.posterior.add(&self.chain.state, &shown, n_planned);
+            self.posterior.add(&self.chain.state, &shown, prepared.checked.settings.exceed, n_planned);
             let means = || features::conditional_means(&prepared.model, &self.chain.state);
             self.draws.offer(&self.chain.state, means, sweep, self.posterior.n_kept)?;
         }
@@ -423,12 +447,34 @@ impl<'a, R: Real> Going<'a, R> {
 
     fn write_results(&self, others: Option<&[Vec<Vec<f32>>]>) -> Result<()> {
         let prepared = self.prepared;
-        let (grid, squares) = (prepared.structure.grid(), prepared.findings.sum_of_squares);
-        let rows = (prepared.record.n_rows, &prepared.record.empty_rows[..]);
-        let mut found = PersistentFeatures::new(&self.posterior, grid, &prepared.mask, rows, squares);
+        let (record, settings) = (&prepared.record, &prepared.checked.settings);
+        let mut found = PersistentFeatures::new(
+            &self.posterior,
+            &Setting {
+                grid: prepared.structure.grid(),
+                mask: &prepared.mask,
+                steps: &prepared.steps(),
+                n_rows: record.n_rows,
+                empty_rows: &record.empty_rows,
+                sum_of_squares: prepared.findings.sum_of_squares,
+                exceed: settings.exceed,
+            },
+        );
         found.smooth_only_along(&prepared.structure);
         found.set_stability(others.unwrap_or_default());
         found.write(&self.folder)?;
+        if let Some(space) = &prepared.space {
+            export::write_images(&found, space, &self.folder)?;
+            if settings.melodic {
+                export::write_melodic(&found, space, &self.folder)?;
+            }
+        }
+        if prepared.space.is_some() || record.runs.len() > 1 {
+            let ids: Vec<u64> = found.table.iter().map(|row| row.id).collect();
+            let [weights, activation] = [&found.weights, &found.activation].map(|values| found.by_input_row(values));
+            export::write_courses(&ids, &weights, &activation, &record.runs, &self.folder)?;
+        }
+        export::write_synchrony(&found, &record.runs, settings.seed, &self.folder)?;
         if let Some(reconstruction) = &self.posterior.reconstruction {
             self.write_reconstruction(&reconstruction.mean)?;
         }
@@ -437,38 +483,42 @@ impl<'a, R: Real> Going<'a, R> {
 
     fn write_reconstruction(&self, mean: &SpectralData<f32>) -> Result<()> {
         let prepared = self.prepared;
-        let shape: Vec<usize> = std::iter::once(mean.n_rows() + prepared.record.empty_rows.len())
-            .chain(prepared.structure.grid().iter().copied())
-            .collect();
-        let mut writer = NpyWriter::create(&self.folder.join("reconstruction.npy"), &shape)?;
-        let mut scratch = Vec::new();
-        let mut observations = Observations::open(&prepared.checked.settings.input)?;
-        choose_cells(&mut observations, &prepared.checked.settings, prepared.structure.grid())?;
-        let n_columns = observations.n_columns();
         let empty: &[usize] = &prepared.record.empty_rows;
+        let n_rows = mean.n_rows() + empty.len();
+        let shape: Vec<usize> = std::iter::once(n_rows).chain(prepared.structure.grid().iter().copied()).collect();
+        let mut array = NpyWriter::create(&self.folder.join("reconstruction.npy"), &shape)?;
+        let mut images =
+            prepared.space.as_ref().map(|space| RunImages::new(&self.folder, space, &prepared.record.runs));
+        let mut write = |row: &[f32]| -> Result<()> {
+            array.write_values(row)?;
+            images.as_mut().map_or(Ok(()), |images| images.push(row, &prepared.mask))
+        };
+        let settings = &prepared.checked.settings;
+        let mut observations = inputs::open(settings)?;
+        inputs::complete(&mut observations, settings, Some(prepared.mask.clone()))?;
+        let n_columns = observations.n_columns();
         let nothing = vec![f32::NAN; prepared.structure.n_sites()];
-        let mut n_written = 0;
+        let (mut scratch, mut n_written) = (Vec::new(), 0);
         observations.for_each_chunk(&mut |run, first_row, values| {
             for (at, raw) in values.chunks_exact_mut(n_columns).enumerate() {
                 while empty.contains(&n_written) {
-                    writer.write_values(&nothing)?;
+                    write(&nothing)?;
                     n_written += 1;
                 }
-                let means = crate::data::preprocess::MeansOf::Run(run);
-                let offset = prepared.preprocessing.apply(raw, means);
+                let means = MeansOf::Run(run);
+                let covariates = observations.covariates().row(first_row + at);
+                let offset = prepared.preprocessing.apply(raw, covariates, means);
                 let mut image = mean.row(first_row + at);
                 prepared.structure.apply(Direction::ToSites, &mut image, &mut scratch);
                 let mut columns = prepared.mask.gather(&image);
                 prepared.preprocessing.restore(&mut columns, means, offset);
                 let columns: Vec<f32> = columns.iter().map(|&x| x as f32).collect();
-                writer.write_values(&prepared.mask.scatter(&columns, f32::NAN))?;
+                write(&prepared.mask.scatter(&columns, f32::NAN))?;
                 n_written += 1;
             }
             Ok(())
         })?;
-        for _ in n_written..mean.n_rows() + empty.len() {
-            writer.write_values(&nothing)?;
-        }
-        writer.finish()
+        (n_written..n_rows).try_for_each(|_| write(&nothing))?;
+        array.finish()
     }
 }

@@ -1,14 +1,18 @@
 //! New observations under a fitted model: weights, activations and denoised rows, averaged over the kept draws.
 
 use crate::data::load::{Loaded, holes_of, lay_out, to_spectra};
-use crate::data::preprocess::{MeansOf, run_means};
-use crate::data::{Mask, Observations, Preprocessing};
+use crate::data::nifti::Header;
+use crate::data::nifti::space::check_same_place;
+use crate::data::preprocess::MeansOf;
+use crate::data::regression::{Regression, RunFit};
+use crate::data::{Detrend, Mask, Observations, Preprocessing};
 use crate::draws::{Draw, Draws};
 use crate::error::{Error, Result};
+use crate::inputs;
 use crate::linalg::{Real, View, multiply};
 use crate::new_rows::{Effort, RowMeans, infer};
 use crate::rng::Streams;
-use crate::run_folder::Run;
+use crate::run_folder::{MASK_IMAGE, Run};
 use crate::spectral::{FeatureSpectra, SpectralData, Window};
 use crate::structure::{Direction, Structure};
 use crate::summary::features::{read_images, read_table};
@@ -20,7 +24,7 @@ use std::sync::Arc;
 /// New rows at a time.
 const BATCH_BYTES: usize = 256 << 20;
 
-/// Which site means new rows are centred by (and get back).
+/// Which site means new rows are centred by (and get back), and whose slopes on trend and confounds are taken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CenterNew {
     /// Those of the training rows.
@@ -29,11 +33,36 @@ pub enum CenterNew {
     Own,
 }
 
+/// New rows as they are given.
+#[derive(Clone, Debug, Default)]
+pub struct NewRows {
+    pub paths: Vec<PathBuf>,
+    /// One file a run, where the fit had confounds.
+    pub confounds: NewConfounds,
+    /// Rows to leave out at the start of each run; none: as many as in the fit.
+    pub drop_volumes: Option<usize>,
+}
+
+/// The confounds of new rows.
+#[derive(Clone, Debug, Default)]
+pub enum NewConfounds {
+    /// Nothing was said, which is right only if the fit had none.
+    #[default]
+    Unsaid,
+    /// Do without.
+    Without,
+    Files(Vec<PathBuf>),
+}
+
 /// A fitted model ready for new rows.
 pub struct Fitted {
     pub structure: Arc<Structure>,
     pub mask: Mask,
+    /// Where the sites of a fit of images lie, and the file that says so.
+    pub space: Option<(PathBuf, Header)>,
     pub preprocessing: Preprocessing,
+    detrend: Detrend,
+    drop_volumes: usize,
     /// Files of the kept draws, in order.
     pub draws: Vec<PathBuf>,
     pub seed: u64,
@@ -50,6 +79,13 @@ pub struct Batch {
     pub activation: Vec<f32>,
     /// Rows x sites.
     pub reconstruction: Vec<f32>,
+}
+
+impl NewRows {
+    /// Files with nothing more to say of them.
+    pub fn plain(paths: &[PathBuf]) -> NewRows {
+        NewRows { paths: paths.to_vec(), ..NewRows::default() }
+    }
 }
 
 impl Batch {
@@ -77,7 +113,10 @@ impl Fitted {
         let images = read_images(&run.folder.join("features.npy"))?.1;
         Ok(Fitted {
             structure: Arc::new(run.structure()?),
+            space: run.space()?.map(|space| (run.folder.join(MASK_IMAGE), space)),
             preprocessing: run.preprocessing()?,
+            detrend: run.checked.settings.detrend,
+            drop_volumes: run.checked.settings.drop_volumes,
             draws,
             seed: run.checked.settings.seed,
             ids: read_table(&run.folder.join("features.tsv"))?.iter().map(|row| row.id).collect(),
@@ -91,19 +130,58 @@ impl Fitted {
         Shown { structure: &self.structure, mask: &self.mask, preprocessing: &self.preprocessing }
     }
 
-    /// Opens new rows under the run's mask; NaN is a cell that was not observed.
-    pub fn open_rows(&self, paths: &[PathBuf]) -> Result<Observations> {
-        let mut observations = Observations::open(paths)?;
+    /// Opens new rows under the run's mask and with its covariates; NaN is a cell that was not observed.
+    pub fn open_rows(&self, new: &NewRows) -> Result<Observations> {
+        let mut observations = Observations::open(&new.paths)?;
         self.check_sites(&observations)?;
+        let n_dropped = new.drop_volumes.unwrap_or(self.drop_volumes);
+        observations.drop_first(n_dropped)?;
         observations.set_mask(self.mask.clone());
         observations.allow_holes();
+        let n_trends = usize::from(self.detrend == Detrend::Linear);
+        let names = &self.preprocessing.covariates[n_trends..];
+        let files = match &new.confounds {
+            NewConfounds::Files(files) if names.is_empty() => {
+                let problem = "the run was fitted without confounds; leave them out";
+                return Err(Error::setting("--confounds", format!("{} files", files.len()), problem));
+            }
+            NewConfounds::Files(files) => &files[..],
+            NewConfounds::Unsaid if !names.is_empty() => {
+                let problem = format!(
+                    "the run had confounds taken out ({}); give --confounds FILE... of the new runs, or --confounds none",
+                    names.join(", ")
+                );
+                return Err(Error::setting("--confounds", "(nothing)", problem));
+            }
+            _ => &[],
+        };
+        inputs::add_covariates(&mut observations, self.detrend, files, Some(names), n_dropped)?;
         Ok(observations)
     }
 
-    /// Refuses rows of other sites.
+    /// Refuses rows of other sites, or of the same sites elsewhere.
     pub fn check_sites(&self, observations: &Observations) -> Result<()> {
         let because = format!("the run's structure is {}", self.structure.expression());
-        observations.check_grid(self.structure.grid(), &because)
+        observations.check_grid(self.structure.grid(), &because)?;
+        match (&self.space, observations.space()) {
+            (Some((path, own)), Some(new)) => check_same_place((path, own), (observations.path(), new)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What new rows are prepared by: fits of their own, one a run, or nothing for the training rows'.
+    pub fn own_fits(&self, observations: &Observations, center: CenterNew) -> Result<Vec<RunFit>> {
+        match center {
+            CenterNew::Train => Ok(Vec::new()),
+            CenterNew::Own => Ok(Regression::of(observations)?.finish().runs),
+        }
+    }
+
+    /// Refuses ids that no persistent feature has.
+    pub fn check_ids(&self, drop: &[u64]) -> Result<()> {
+        let Some(id) = drop.iter().find(|id| !self.ids.contains(id)) else { return Ok(()) };
+        let known = self.ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        Err(Error::setting("--drop", id, format!("no such id in features.tsv; there are: {known}")))
     }
 
     /// Infers all rows batch by batch. The features with ids in `drop` are left out of the reconstruction.
@@ -115,17 +193,15 @@ impl Fitted {
         visit: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
         self.check_sites(observations)?;
-        if let Some(id) = drop.iter().find(|id| !self.ids.contains(id)) {
-            let known = self.ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-            return Err(Error::setting("--drop", id, format!("no such id in features.tsv; there are: {known}")));
-        }
+        self.check_ids(drop)?;
         let n_sites = observations.n_columns();
-        let own_means = own_means(observations, center)?;
+        let own = self.own_fits(observations, center)?;
         let rows_at_once = (BATCH_BYTES / (8 * n_sites)).max(1);
         observations.for_each_chunk(&mut |run, first_row, values| {
             for (at, rows) in values.chunks_mut(rows_at_once * n_sites).enumerate() {
-                let means = own_means.get(run).map_or(MeansOf::Training, |means| MeansOf::These(means));
-                visit(self.transform_batch::<R>(rows, first_row + at * rows_at_once, means, drop)?)?;
+                let means = own.get(run).map_or(MeansOf::Training, MeansOf::These);
+                let first_row = first_row + at * rows_at_once;
+                visit(self.transform_batch::<R>(rows, observations, first_row, means, drop)?)?;
             }
             Ok(())
         })
@@ -134,6 +210,7 @@ impl Fitted {
     fn transform_batch<R: Real>(
         &self,
         rows: &mut [f64],
+        observations: &Observations,
         first_row: usize,
         means: MeansOf,
         drop: &[u64],
@@ -142,10 +219,10 @@ impl Fitted {
         let n_rows = rows.len() / n_sites;
         let mut offsets = vec![0.0; n_rows];
         share(
-            rows.chunks_exact_mut(n_sites).zip(&mut offsets),
+            rows.chunks_exact_mut(n_sites).zip(&mut offsets).enumerate(),
             || (),
-            |_, (row, offset)| {
-                *offset = self.preprocessing.apply(row, means);
+            |_, (at, (row, offset))| {
+                *offset = self.preprocessing.apply(row, observations.covariates().row(first_row + at), means);
             },
         );
         let is_empty: Vec<bool> = rows.chunks_exact(n_sites).map(|row| row.iter().all(|x| x.is_nan())).collect();
@@ -185,7 +262,7 @@ impl Fitted {
         if is_partial {
             rows.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.0);
         } else {
-            to_spectra(rows, &self.structure, |_| {});
+            to_spectra(rows, &self.structure, |_, _| {});
         }
         let mut data = SpectralData::zeros(rows.len() / n_columns, n_columns);
         lay_out(rows, 0, &mut data);
@@ -262,12 +339,4 @@ impl Sums {
             reconstruction: SpectralData::zeros(n_rows, n_modes),
         }
     }
-}
-
-/// Site means of each new file, where they are wanted.
-fn own_means(observations: &Observations, center: CenterNew) -> Result<Vec<Vec<f64>>> {
-    if center == CenterNew::Train {
-        return Ok(Vec::new());
-    }
-    run_means(observations)
 }

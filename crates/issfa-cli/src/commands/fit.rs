@@ -9,11 +9,12 @@ use clap::{Args, ValueEnum};
 use issfa::config::{Checked, Precision, Preset, Settings};
 use issfa::data::grid::show_grid;
 use issfa::data::read::expand_inputs;
-use issfa::data::{Centering, Missing};
+use issfa::data::{Centering, Detrend, Missing};
 use issfa::error::bytes;
 use issfa::fit::{Ending, Prepared, memory_needed};
 use issfa::linalg::Real;
 use issfa::model::ThetaStep;
+use issfa::report::brain::{Which, check_background};
 use issfa::run_folder::{Output, Run, check_output};
 use issfa::structure::{Shelf, expression};
 use issfa::{Error, Result, report};
@@ -80,13 +81,28 @@ pub struct FitOptions {
     /// How theta is updated: mh is exact, laplace is as in the paper
     #[arg(long, value_enum)]
     pub theta_step: Option<ThetaName>,
-    /// Subtract means: of each site (per file), of each row, or both
+    /// Subtract means: of each site (per run), of each row, or both (default: site for NIfTI, else none)
     #[arg(long, value_enum)]
     pub center: Option<CenterName>,
     /// Divide each site by its standard deviation
     #[arg(long)]
     pub scale: bool,
-    /// Which sites take part: an array of 0 and 1 on the grid, or auto (finite and not constant in every run)
+    /// Take a straight line over the rows of each run out of every site (default none)
+    #[arg(long, value_enum)]
+    pub detrend: Option<DetrendName>,
+    /// Tables of confounds (TSV, CSV or columns of numbers), one a run, regressed out of every site of the run
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub confounds: Vec<PathBuf>,
+    /// Use these columns of the confounds only, by their names
+    #[arg(long, value_name = "NAME,NAME...", value_delimiter = ',')]
+    pub confound_columns: Vec<String>,
+    /// Leave out the first N rows (volumes) of each run
+    #[arg(long, value_name = "N")]
+    pub drop_volumes: Option<usize>,
+    /// Names the runs of a single array: a label for each row, or lines "name n_rows"
+    #[arg(long, value_name = "FILE")]
+    pub runs: Option<PathBuf>,
+    /// Which sites take part: an image or .npy array of 0 and 1 on the grid, or auto (finite and not constant in every run)
     #[arg(long, value_name = "FILE|auto")]
     pub mask: Option<String>,
     /// What becomes of NaN cells: error refuses them, impute takes them for not observed
@@ -107,6 +123,16 @@ pub struct FitOptions {
     /// Rows left out of the fit whose residual is traced
     #[arg(long, value_name = "FILE")]
     pub heldout: Option<PathBuf>,
+    /// The size that exceedance and thresholded maps are about, in mean absolute values of a feature (default 2, the
+    /// paper's threshold)
+    #[arg(long, value_name = "TIMES")]
+    pub exceed: Option<f64>,
+    /// Also write MELODIC's files, melodic_IC.nii.gz and melodic_mix (NIfTI input)
+    #[arg(long)]
+    pub melodic: bool,
+    /// The anatomical image under the figures of features (default: the mean of the data)
+    #[arg(long, value_name = "FILE")]
+    pub background: Option<PathBuf>,
     /// Stop (and leave a checkpoint) after this time: 90s, 5m, 2h
     #[arg(long, value_name = "TIME")]
     pub time_budget: Option<String>,
@@ -135,6 +161,12 @@ pub enum CenterName {
     Site,
     Row,
     Both,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum DetrendName {
+    None,
+    Linear,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -195,15 +227,29 @@ impl FitOptions {
                 ThetaName::Laplace => ThetaStep::Laplace,
             }),
         );
+        let center = self.center.map(|name| match name {
+            CenterName::None => Centering::None,
+            CenterName::Site => Centering::Site,
+            CenterName::Row => Centering::Row,
+            CenterName::Both => Centering::Both,
+        });
+        settings.center = center.or(settings.center);
         set(
-            &mut settings.center,
-            self.center.map(|name| match name {
-                CenterName::None => Centering::None,
-                CenterName::Site => Centering::Site,
-                CenterName::Row => Centering::Row,
-                CenterName::Both => Centering::Both,
+            &mut settings.detrend,
+            self.detrend.map(|name| match name {
+                DetrendName::None => Detrend::None,
+                DetrendName::Linear => Detrend::Linear,
             }),
         );
+        let given = !self.confounds.is_empty();
+        set(&mut settings.confounds, given.then(|| expand_inputs(&self.confounds)).transpose()?);
+        let given = !self.confound_columns.is_empty();
+        set(&mut settings.confound_columns, given.then_some(self.confound_columns));
+        set(&mut settings.drop_volumes, self.drop_volumes);
+        settings.runs = self.runs.or(settings.runs);
+        set(&mut settings.exceed, self.exceed);
+        settings.melodic |= self.melodic;
+        settings.background = self.background.or(settings.background);
         set(
             &mut settings.missing,
             self.missing.map(|name| match name {
@@ -221,7 +267,9 @@ impl FitOptions {
         );
         settings.input = expand_inputs(&settings.input)?;
         // Absolute paths, so that the run can be resumed from anywhere.
-        for path in settings.input.iter_mut().chain(&mut settings.heldout).chain(&mut settings.spill) {
+        let inputs = settings.input.iter_mut().chain(&mut settings.confounds).chain(&mut settings.runs);
+        let others = inputs.chain(&mut settings.heldout).chain(&mut settings.spill).chain(&mut settings.background);
+        for path in others {
             *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
         }
         Ok(settings)
@@ -262,6 +310,7 @@ fn fit_short_run(settings: &mut Settings, (burn_in_unset, thin_unset): (bool, bo
 /// Loads, announces, fits, and reports.
 pub fn fit_into<R: Real>(checked: Checked, out: &Path, common: &Common) -> Outcome {
     let tell = |text: &str| common.say(text);
+    checked.settings.background.as_deref().map_or(Ok(()), check_background)?;
     let prepared = Prepared::<R>::load(checked, &Shelf::beside(out, &tell))?;
     announce(&prepared, out, common);
     let signals = Signals::listen();
@@ -283,13 +332,17 @@ pub fn announce<R: Real>(prepared: &Prepared<R>, out: &Path, common: &Common) {
         show_grid(prepared.structure.grid()),
         record.structure,
         R::NAME,
-        bytes(memory_needed(record.n_rows, record.n_sites, R::BYTES, settings)),
+        bytes(memory_needed(record.n_rows, prepared.mask.n_columns(), R::BYTES, settings)),
         settings.sweeps,
         settings.burn_in,
         ordinal(settings.thin),
         out.display(),
     ));
-    if prepared.findings.share_of_site_means > 0.5 && settings.center == Centering::None && record.n_rows > 1 {
+    let preparation = settings.preparation(record);
+    if !preparation.is_empty() {
+        common.say(&format!("data: {preparation}"));
+    }
+    if prepared.findings.share_of_site_means > 0.5 && settings.center == Some(Centering::None) && record.n_rows > 1 {
         err!(
             "warning: site means hold {:.0}% of the sum of squares; --center site takes them out first",
             100.0 * prepared.findings.share_of_site_means
@@ -313,6 +366,10 @@ fn ordinal(n: u64) -> String {
 pub fn conclude(ending: Ending, out: &Path, signals: &Signals, common: &Common) -> Outcome {
     let run = Run::open(out)?;
     report::write_figures(&run)?;
+    let background = run.checked.settings.background.as_deref();
+    for warning in report::brain::write_brain_figures(&run, &Which::Ends, background)? {
+        err!("warning: {warning}");
+    }
     let overview = issfa::summary::overview::Overview::of(&run)?;
     common.say(&format!(
         "{} persistent features; the model explains {:.1}% of the sum of squares; {} per sweep on average",

@@ -30,16 +30,17 @@ pub fn training_rows<R: Real>(
         None => SpectralData::zeros(n_rows, n_columns),
         Some(folder) => SpectralData::spilled(n_rows, n_columns, folder)?,
     };
+    let covariates = observations.covariates();
     observations.for_each_chunk(&mut |run, first_row, values| {
-        let prepare = |row: &mut [f64]| {
-            preprocessing.apply(row, MeansOf::Run(run));
+        let prepare = |at: usize, row: &mut [f64]| {
+            preprocessing.apply(row, covariates.row(first_row + at), MeansOf::Run(run));
         };
         if is_partial {
             share(
-                values.chunks_exact_mut(n_columns),
+                values.chunks_exact_mut(n_columns).enumerate(),
                 || (),
-                |_, row| {
-                    prepare(row);
+                |_, (at, row)| {
+                    prepare(at, row);
                     row.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.0);
                 },
             );
@@ -73,11 +74,11 @@ pub fn holes_of(row: &[f64]) -> Vec<u32> {
     (0..row.len()).filter(|&column| row[column].is_nan()).map(|column| column as u32).collect()
 }
 
-/// Prepares and transforms every row of a block, in parallel.
-pub fn to_spectra(values: &mut [f64], structure: &Structure, prepare: impl Fn(&mut [f64]) + Sync) {
-    let rows = values.chunks_exact_mut(structure.n_sites());
-    share(rows, Vec::new, |scratch, row| {
-        prepare(row);
+/// Prepares and transforms every row of a block, in parallel; `prepare` gets the row's place in the block.
+pub fn to_spectra(values: &mut [f64], structure: &Structure, prepare: impl Fn(usize, &mut [f64]) + Sync) {
+    let rows = values.chunks_exact_mut(structure.n_sites()).enumerate();
+    share(rows, Vec::new, |scratch, (at, row)| {
+        prepare(at, row);
         structure.apply(Direction::ToSpectrum, row, scratch);
     });
 }

@@ -2,6 +2,7 @@
 
 use super::Observations;
 use super::grid::show_grid;
+use super::nifti::space::check_same_place;
 use super::read::{self, npy::read_npy_f32};
 use super::write::write_npy_f32;
 use crate::error::{Error, Result};
@@ -42,6 +43,22 @@ impl Mask {
             return Err(Error::malformed(path, format!("the mask is empty: all of its {} values are 0", values.len())));
         }
         Ok(Mask::from_inside(&inside))
+    }
+
+    /// [`Mask::read`] for these observations: a mask that is an image must lie where they do.
+    pub fn read_for(path: &Path, grid: &[usize], observations: &Observations) -> Result<Mask> {
+        let mask = Mask::read(path, grid)?;
+        if let Some(space) = observations.space().filter(|_| !is_array(path)) {
+            let own = read::open(path)?;
+            own.space().map_or(Ok(()), |own| check_same_place((observations.path(), space), (path, own)))?;
+        }
+        Ok(mask)
+    }
+
+    /// A digest of the sites, for recognising the mask.
+    pub fn checksum(&self) -> String {
+        let bytes: Vec<u8> = self.sites().iter().flat_map(|site| (*site as u64).to_le_bytes()).collect();
+        format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&bytes))
     }
 
     /// The sites whose values are finite and not constant in every run.
@@ -129,10 +146,13 @@ impl Mask {
     }
 }
 
+fn is_array(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("npy"))
+}
+
 /// The shape and values of a single image: a .npy array, or a NIfTI volume.
 fn read_image(path: &Path) -> Result<(Vec<usize>, Vec<f32>)> {
-    let is_array = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("npy"));
-    if is_array {
+    if is_array(path) {
         return read_npy_f32(path);
     }
     let source = read::open(path)?;

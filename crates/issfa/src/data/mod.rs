@@ -1,5 +1,7 @@
 //! From files to spectral data: reading, stacking, centring, scaling, transforming.
 
+pub mod confounds;
+pub mod covariates;
 pub mod grid;
 pub mod load;
 pub mod mask;
@@ -8,8 +10,11 @@ pub mod nifti;
 pub mod observations;
 pub mod preprocess;
 pub mod read;
+pub mod regression;
+pub mod runs;
 pub mod write;
 
+pub use covariates::{Covariates, Detrend};
 pub use mask::Mask;
 pub use observations::{Missing, Observations};
 pub use preprocess::{Centering, Preprocessing};

@@ -1,14 +1,17 @@
 //! Several input files as one table of rows, each file a run.
 
-use super::Mask;
+use super::covariates::Covariates;
 use super::grid::show_grid;
 use super::nifti::Header;
 use super::nifti::space::check_same_place;
 use super::read::{self, RowSource};
+use super::runs::{NamedRun, run_names};
+use super::{Mask, read::part::Part};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Rows read at a time while streaming.
 pub const CHUNK_BYTES: usize = 32 << 20;
@@ -18,16 +21,20 @@ pub type Visit<'a> = dyn FnMut(usize, usize, &mut [f64]) -> Result<()> + 'a;
 
 /// The rows of all inputs, stacked in the order given.
 pub struct Observations {
-    sources: Vec<Box<dyn RowSource>>,
+    /// One a run.
+    sources: Vec<Arc<dyn RowSource>>,
+    names: Vec<String>,
     /// First row of each source, and the total at the end.
     starts: Vec<usize>,
-    /// How many files were given: more than sources where they are the volumes of one run.
-    n_inputs: usize,
+    /// Rows of each file that was given.
+    input_rows: Vec<usize>,
     n_sites: usize,
     mask: Mask,
     missing: Missing,
     /// Rows of the files without any value, which are left out: run and row within it, in order.
     empty: Vec<(usize, usize)>,
+    covariates: Covariates,
+    is_cut_short: bool,
     chunk_bytes: usize,
 }
 
@@ -49,7 +56,7 @@ impl Observations {
         if paths.is_empty() {
             return Err(Error::setting("INPUT", "(none)", format!("give at least one {} file", read::ENDINGS)));
         }
-        let sources = read::open_runs(paths)?;
+        let sources: Vec<Arc<dyn RowSource>> = read::open_runs(paths)?.into_iter().map(Arc::from).collect();
         let first = &sources[0];
         let with_grid = sources.iter().find(|source| source.grid().is_some()).unwrap_or(first);
         for source in &sources[1..] {
@@ -59,15 +66,97 @@ impl Observations {
             check_source(source.as_ref(), &grid, &because(with_grid.as_ref()))?;
         }
         check_spaces(&sources)?;
-        let mut starts = vec![0];
-        for source in &sources {
-            starts.push(starts[starts.len() - 1] + source.n_rows());
-        }
         let n_sites = first.n_sites();
-        let (mask, missing) = (Mask::full(n_sites), Missing::Error);
-        let n_inputs = paths.len();
-        let empty = Vec::new();
-        Ok(Observations { sources, starts, n_inputs, n_sites, mask, missing, empty, chunk_bytes: CHUNK_BYTES })
+        // Volumes given one a file are rows of one run.
+        let is_series = sources.len() < paths.len();
+        let input_rows = if is_series { vec![1; paths.len()] } else { sources.iter().map(|s| s.n_rows()).collect() };
+        let mut observations = Observations {
+            names: run_names(&sources.iter().map(|source| source.path()).collect::<Vec<_>>()),
+            sources: Vec::new(),
+            starts: Vec::new(),
+            input_rows,
+            n_sites,
+            mask: Mask::full(n_sites),
+            missing: Missing::Error,
+            empty: Vec::new(),
+            covariates: Covariates::default(),
+            is_cut_short: false,
+            chunk_bytes: CHUNK_BYTES,
+        };
+        observations.set_sources(sources);
+        Ok(observations)
+    }
+
+    fn set_sources(&mut self, sources: Vec<Arc<dyn RowSource>>) {
+        self.starts = vec![0];
+        for source in &sources {
+            self.starts.push(self.n_rows_before_end() + source.n_rows());
+        }
+        self.sources = sources;
+    }
+
+    fn n_rows_before_end(&self) -> usize {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    /// Takes the rows of a single array for those of several runs.
+    pub fn split(&mut self, runs: &[NamedRun]) -> Result<()> {
+        let [source] = &self.sources[..] else {
+            let n = self.sources.len();
+            let problem = format!("names the runs of a single array, but there are {n} inputs, each a run of its own");
+            return Err(Error::setting("--runs", self.path().display(), problem));
+        };
+        let (mut parts, mut first): (Vec<Arc<dyn RowSource>>, _) = (Vec::new(), 0);
+        for run in runs {
+            parts.push(Arc::new(Part::new(source.clone(), first, run.n_rows)));
+            first += run.n_rows;
+        }
+        assert_eq!(first, source.n_rows(), "runs name every row");
+        self.names = runs.iter().map(|run| run.name.clone()).collect();
+        self.set_sources(parts);
+        Ok(())
+    }
+
+    /// Leaves the first rows of every run out.
+    pub fn drop_first(&mut self, n_dropped: usize) -> Result<()> {
+        if n_dropped == 0 {
+            return Ok(());
+        }
+        let part = |source: &Arc<dyn RowSource>| -> Result<Arc<dyn RowSource>> {
+            let n_rows = source.n_rows();
+            if n_rows <= n_dropped {
+                let problem = format!("{} has a run of {n_rows} rows: none would be left", source.path().display());
+                return Err(Error::setting("--drop-volumes", n_dropped, problem));
+            }
+            Ok(Arc::new(Part::new(source.clone(), n_dropped, n_rows - n_dropped)))
+        };
+        let parts = self.sources.iter().map(part).collect::<Result<Vec<_>>>()?;
+        self.set_sources(parts);
+        Ok(())
+    }
+
+    /// What is regressed out of the rows, from now on.
+    pub fn set_covariates(&mut self, covariates: Covariates) {
+        assert!(covariates.n_columns() == 0 || covariates.n_rows() == self.n_rows(), "one line a row");
+        self.covariates = covariates;
+    }
+
+    pub fn covariates(&self) -> &Covariates {
+        &self.covariates
+    }
+
+    /// The runs with all their rows, those without any value too.
+    pub fn runs(&self) -> Vec<NamedRun> {
+        let rows = |run: usize| self.run_rows(run).len() + self.empty.iter().filter(|(of, _)| *of == run).count();
+        self.names.iter().enumerate().map(|(run, name)| NamedRun { name: name.clone(), n_rows: rows(run) }).collect()
+    }
+
+    /// The places within a run of its rows that are kept, and how many its source has.
+    pub fn kept_rows(&self, run: usize) -> (Vec<usize>, usize) {
+        let n_source = self.sources[run].n_rows();
+        let is_empty = |row: &usize| self.empty.contains(&(run, *row));
+        let kept = (0..n_source).filter(|row| !is_empty(row)).take(self.run_rows(run).len()).collect();
+        (kept, n_source)
     }
 
     /// From now on rows are what the mask leaves of them.
@@ -150,8 +239,7 @@ impl Observations {
 
     /// Rows that come from one of the files given.
     pub fn input_rows(&self, input: usize) -> usize {
-        assert!(input < self.n_inputs, "input {input} is one of {}", self.n_inputs);
-        if self.n_inputs == self.sources.len() { self.run_rows(input).len() } else { 1 }
+        self.input_rows[input]
     }
 
     /// The first input's path, for messages.
@@ -161,7 +249,13 @@ impl Observations {
 
     /// Leaves all but the first rows out.
     pub fn keep_first(&mut self, n_rows: usize) {
+        self.is_cut_short |= n_rows < self.n_rows();
         self.starts.iter_mut().for_each(|start| *start = (*start).min(n_rows));
+    }
+
+    /// Whether rows were left out by [`Observations::keep_first`].
+    pub fn is_cut_short(&self) -> bool {
+        self.is_cut_short
     }
 
     /// Rows are then read this many bytes (as f64) at a time.
@@ -254,7 +348,7 @@ fn check_source(source: &dyn RowSource, grid: &[usize], because: &str) -> Result
 }
 
 /// Refuses images whose voxels lie elsewhere than those of the first image.
-fn check_spaces(sources: &[Box<dyn RowSource>]) -> Result<()> {
+fn check_spaces(sources: &[Arc<dyn RowSource>]) -> Result<()> {
     let mut images = sources.iter().filter_map(|source| Some((source.path(), source.space()?)));
     let Some(first) = images.next() else { return Ok(()) };
     images.try_for_each(|image| check_same_place(first, image))
@@ -279,7 +373,12 @@ fn check_cells(values: &[f64], mask: &Mask, first_row: usize, source: &dyn RowSo
         None => Ok(()),
         Some(at) => {
             let (row, site) = (first_row + at / n_columns, mask.site(at % n_columns));
-            Err(Error::NonFinite { path: source.row_path(row).to_path_buf(), row, site, value: values[at] })
+            Err(Error::NonFinite {
+                path: source.row_path(row).to_path_buf(),
+                row: source.row_number(row),
+                site,
+                value: values[at],
+            })
         }
     }
 }

@@ -80,7 +80,10 @@ pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
     let mut features = Matched::new::<R>(fitted, truth, draws)?;
     let n_sites = fitted.mask.n_columns();
     let n_rows = |available: usize| (MOST_CELLS / n_sites).max(1).min(available);
-    let n_training = n_rows(truth.weights.len() / truth.features.len().max(1));
+    // Rows that were left out of the fit would have to be matched first.
+    let n_true_rows = truth.weights.len() / truth.features.len().max(1);
+    let n_fitted = Draws::read::<R>(&draws[0])?.state.loadings.n_rows();
+    let n_training = if n_fitted == n_true_rows { n_rows(n_true_rows) } else { 0 };
     let mut training = Counts::new(clean_training_rows(fitted, truth, n_training));
     let n_heldout = n_rows(truth.heldout.0.len() / n_sites);
     let part = ..n_heldout * n_sites;
@@ -153,7 +156,7 @@ impl Matched {
 fn prepared(fitted: &Fitted, rows: &[f32], means: MeansOf) -> Vec<f64> {
     let mut values: Vec<f64> = rows.iter().map(|&x| f64::from(x)).collect();
     for row in values.chunks_exact_mut(fitted.mask.n_columns()) {
-        fitted.preprocessing.apply(row, means);
+        fitted.preprocessing.apply(row, &[], means);
     }
     values
 }

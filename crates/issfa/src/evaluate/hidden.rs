@@ -3,6 +3,7 @@
 
 use crate::data::load::{Loaded, training_rows};
 use crate::data::preprocess::MeansOf;
+use crate::data::regression::Regression;
 use crate::data::{Observations, Preprocessing};
 use crate::draws::{Draw, Draws};
 use crate::error::{Error, Result};
@@ -12,11 +13,10 @@ use crate::pca;
 use crate::rng::{Purpose, Streams};
 use crate::run_folder::Run;
 use crate::structure::Direction;
-use crate::transform::Fitted;
+use crate::transform::{CenterNew, Fitted, NewRows};
 use crate::workers::share;
 use rand::RngExt;
 use serde::Serialize;
-use std::path::PathBuf;
 
 /// The largest number of principal components tried.
 const MOST_COMPONENTS: usize = 200;
@@ -41,9 +41,10 @@ pub struct HiddenReport {
 struct Row {
     prepared: Vec<f64>,
     hidden: Vec<usize>,
-    /// Raw values of the hidden cells.
+    /// Values of the hidden cells without the covariates' share.
     truth: Vec<f64>,
-    offset: f64,
+    /// What comes back beside the features: the site's mean, and the row's.
+    offsets: Vec<f64>,
     /// Sums over draws of the predictions, prepared.
     predicted: Vec<f64>,
     /// Squared errors of PCA for each number of components from 0.
@@ -51,13 +52,20 @@ struct Row {
 }
 
 /// Hides a share of the cells of every new row and predicts them.
-pub fn evaluate<R: Real>(run: &Run, new: &[PathBuf], share_hidden: f64, seed: u64) -> Result<HiddenReport> {
+pub fn evaluate<R: Real>(
+    run: &Run,
+    new: &NewRows,
+    center: CenterNew,
+    share_hidden: f64,
+    seed: u64,
+) -> Result<HiddenReport> {
     if !(share_hidden > 0.0 && share_hidden < 1.0) {
         return Err(Error::setting("--hide", share_hidden, "give a share above 0 and below 1, such as 0.2"));
     }
     let fitted = Fitted::open(run)?;
     let observations = fitted.open_rows(new)?;
-    let mut rows = hide(&observations, &fitted.preprocessing, share_hidden, seed)?;
+    let mut rows = hide(&observations, share_hidden, seed)?;
+    prepare(&mut rows, &observations, &fitted.preprocessing, center);
     for (number, path) in fitted.draws.iter().enumerate() {
         let draw = Draws::read::<R>(path)?;
         let streams = Streams { seed: fitted.seed, chain: 0, sweep: number as u64 };
@@ -67,7 +75,8 @@ pub fn evaluate<R: Real>(run: &Run, new: &[PathBuf], share_hidden: f64, seed: u6
     Ok(report(rows, &fitted))
 }
 
-fn hide(observations: &Observations, preprocessing: &Preprocessing, share: f64, seed: u64) -> Result<Vec<Row>> {
+/// Raw rows with some of their cells hidden.
+fn hide(observations: &Observations, share: f64, seed: u64) -> Result<Vec<Row>> {
     let n_sites = observations.n_columns();
     let mut rows = Vec::new();
     observations.for_each_chunk_with_holes(&mut |_, first_row, values| {
@@ -77,13 +86,38 @@ fn hide(observations: &Observations, preprocessing: &Preprocessing, share: f64, 
             let hidden: Vec<usize> = (0..n_sites).filter(chosen).collect();
             let truth = hidden.iter().map(|&site| raw[site]).collect();
             hidden.iter().for_each(|&site| raw[site] = f64::NAN);
-            let offset = preprocessing.apply(raw, MeansOf::Training);
-            let predicted = vec![0.0; hidden.len()];
-            rows.push(Row { prepared: raw.to_vec(), hidden, truth, offset, predicted, pca_errors: Vec::new() });
+            let zeros = vec![0.0; hidden.len()];
+            let (prepared, offsets, predicted) = (raw.to_vec(), zeros.clone(), zeros);
+            rows.push(Row { prepared, hidden, truth, offsets, predicted, pca_errors: Vec::new() });
         }
         Ok(())
     })?;
     Ok(rows)
+}
+
+/// Centres rows by the training means or by their own, which are taken over the visible cells.
+fn prepare(rows: &mut [Row], observations: &Observations, preprocessing: &Preprocessing, center: CenterNew) {
+    let covariates = observations.covariates();
+    let run_of = |row: usize| (0..observations.n_runs()).find(|&run| observations.run_rows(run).contains(&row));
+    let mut regression = Regression::new(observations.n_runs(), observations.n_columns(), covariates.n_columns());
+    if center == CenterNew::Own {
+        for (at, row) in rows.iter().enumerate() {
+            regression.add(run_of(at).expect("every row is in a run"), covariates.row(at), &row.prepared);
+        }
+    }
+    let own = regression.finish().runs;
+    for (at, row) in rows.iter_mut().enumerate() {
+        let run = run_of(at).expect("every row is in a run");
+        let means = if center == CenterNew::Own { MeansOf::These(&own[run]) } else { MeansOf::Training };
+        let mut whole = vec![0.0; row.prepared.len()];
+        row.hidden.iter().zip(&row.truth).for_each(|(&site, &x)| whole[site] = x);
+        preprocessing.clean(&mut whole, covariates.row(at), means);
+        row.truth = row.hidden.iter().map(|&site| whole[site]).collect();
+        let offset = preprocessing.apply(&mut row.prepared, covariates.row(at), means);
+        let site_means = preprocessing.site_means(means);
+        let mean = |site: &usize| site_means.get(*site).copied().unwrap_or(0.0);
+        row.offsets = row.hidden.iter().map(|site| mean(site) + offset).collect();
+    }
 }
 
 /// Adds one draw's predictions; `G_t` and `C_t` leave the cells that are not seen out.
@@ -191,9 +225,8 @@ fn solve(lower: &[f64], b: &[f64]) -> Vec<f64> {
 fn errors(row: &Row, predicted: &[f64], fitted: &Fitted) -> Vec<f64> {
     let preprocessing = &fitted.preprocessing;
     let scale = |site: usize| preprocessing.site_scales.get(site).copied().unwrap_or(1.0) * preprocessing.factor;
-    let mean = |site: usize| preprocessing.overall_means.get(site).copied().unwrap_or(0.0);
-    let error = |((&site, x), truth): ((&usize, &f64), &f64)| x * scale(site) + mean(site) + row.offset - truth;
-    row.hidden.iter().zip(predicted).zip(&row.truth).map(error).collect()
+    let error = |at: usize| predicted[at] * scale(row.hidden[at]) + row.offsets[at] - row.truth[at];
+    (0..row.hidden.len()).map(error).collect()
 }
 
 fn report(rows: Vec<Row>, fitted: &Fitted) -> HiddenReport {

@@ -2,9 +2,8 @@
 
 use super::coverage::{Truth, coverage};
 use crate::data::load::training_rows;
-use crate::data::preprocess::{Centering, Preprocessing};
 use crate::data::read::npy::{read_npy_f32, read_npy_f64};
-use crate::data::{Mask, Observations};
+use crate::data::{Mask, Observations, Preprocessing};
 use crate::draws::Draws;
 use crate::error::{Error, Result};
 use crate::linalg::{Real, symmetric_eigen};
@@ -16,7 +15,7 @@ use crate::spectral::{SpectralData, weighted_rows};
 use crate::structure::{Direction, Shelf, Spectrum, Structure};
 use crate::summary::posterior::unit_images;
 use crate::trace;
-use crate::transform::{CenterNew, Fitted};
+use crate::transform::{CenterNew, Fitted, NewRows};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
@@ -137,18 +136,11 @@ fn recovery_error(cosines: &[f64]) -> f64 {
 fn raw_rows<R: Real>(path: &Path, structure: &Arc<Structure>, mask: &Mask) -> Result<SpectralData<R>> {
     let mut observations = Observations::open(&[path.to_path_buf()])?;
     observations.set_mask(mask.clone());
-    let plain = Preprocessing {
-        centering: Centering::None,
-        run_means: Vec::new(),
-        overall_means: Vec::new(),
-        site_scales: Vec::new(),
-        factor: 1.0,
-    };
-    Ok(training_rows(&observations, structure, &plain, None)?.data)
+    Ok(training_rows(&observations, structure, &Preprocessing::nothing(), None)?.data)
 }
 
 fn heldout_error<R: Real>(fitted: &Fitted, folder: &Path) -> Result<f64> {
-    let observations = fitted.open_rows(&[folder.join("heldout.npy")])?;
+    let observations = fitted.open_rows(&NewRows::plain(&[folder.join("heldout.npy")]))?;
     let (_, truth) = read_npy_f32(&folder.join("truth_heldout.npy"))?;
     let n_sites = observations.n_sites();
     let mut sum = 0.0;

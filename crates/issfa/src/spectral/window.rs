@@ -534,11 +534,11 @@ mod tests {
         // Unknowns are (feature, mode); every observed cell adds a rank-one term.
         let basis = basis(&case);
         let mut matrix = vec![0.0; 144];
-        let mut right = vec![0.0; 12];
+        let mut right = [0.0; 12];
         (0..12).for_each(|at| matrix[at * 13] = case.precisions[at % 6]);
         for t in 0..5 {
             for c in (0..4).filter(|&c| !HOLES.contains(&(t, c as u32))) {
-                let mut term = vec![0.0; 12];
+                let mut term = [0.0; 12];
                 for entry in case.loadings.row(t) {
                     (0..6).for_each(|v| term[entry.feature * 6 + v] = entry.weight * basis[c][v]);
                 }

@@ -1,5 +1,7 @@
 //! The figures of a run and of its comparison with a known truth.
 
+pub mod brain;
+
 use crate::data::load::training_rows;
 use crate::data::read::npy::read_npy_f32;
 use crate::data::{memory, read};
@@ -14,7 +16,7 @@ use crate::run_folder::Run;
 use crate::structure::{Direction, Spectrum, Structure};
 use crate::summary::features::{excess_kurtosis, read_images, read_table};
 use crate::trace::{self, TraceRow};
-use crate::transform::{CenterNew, Fitted};
+use crate::transform::{CenterNew, Fitted, NewRows};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -235,7 +237,7 @@ fn reconstructions<R: Real>(run: &Run, simulation: &Path, grid: &[usize]) -> Res
     order.sort_by(|&a, &b| energy(b).total_cmp(&energy(a)));
     order.truncate(SHOWN);
     let mut reconstructed = Vec::new();
-    let observations = fitted.open_rows(&[simulation.join("heldout.npy")])?;
+    let observations = fitted.open_rows(&NewRows::plain(&[simulation.join("heldout.npy")]))?;
     fitted.transform::<R>(&observations, CenterNew::Train, &[], &mut |batch| {
         reconstructed.extend_from_slice(&batch.reconstruction);
         Ok(())
