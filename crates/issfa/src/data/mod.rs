@@ -1,5 +1,6 @@
 //! From files to spectral data: reading, stacking, centring, scaling, transforming.
 
+pub mod confounds;
 pub mod grid;
 pub mod load;
 pub mod mask;
@@ -8,6 +9,7 @@ pub mod nifti;
 pub mod observations;
 pub mod preprocess;
 pub mod read;
+pub mod runs;
 pub mod write;
 
 pub use mask::Mask;

@@ -4,6 +4,7 @@ pub mod diagnostics;
 pub mod features;
 pub mod overview;
 pub mod posterior;
+pub mod synchrony;
 
 pub use features::{FeatureRow, PersistentFeatures};
 pub use posterior::Posterior;

@@ -7,6 +7,7 @@ pub mod gzip;
 pub mod map;
 pub mod nifti;
 pub mod npy;
+pub mod text;
 
 use std::fs::{self, File};
 use std::io::Read;
