@@ -31,6 +31,7 @@ pub enum Purpose {
     MissingRows = 25,
     NewRows = 30,
     HiddenCells = 31,
+    SynchronyShifts = 32,
 }
 
 /// The streams of one sweep of one chain.

@@ -82,9 +82,9 @@ pub struct Batch {
 }
 
 impl NewRows {
-    /// Files with nothing more to say of them.
+    /// Whole files without confounds, such as those of a simulation.
     pub fn plain(paths: &[PathBuf]) -> NewRows {
-        NewRows { paths: paths.to_vec(), ..NewRows::default() }
+        NewRows { paths: paths.to_vec(), confounds: NewConfounds::Without, drop_volumes: Some(0) }
     }
 }
 
@@ -155,7 +155,8 @@ impl Fitted {
             }
             _ => &[],
         };
-        inputs::add_covariates(&mut observations, self.detrend, files, Some(names), n_dropped)?;
+        let columns = (!names.is_empty()).then_some(names);
+        inputs::add_covariates(&mut observations, self.detrend, files, columns, n_dropped)?;
         Ok(observations)
     }
 

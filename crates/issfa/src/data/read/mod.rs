@@ -8,6 +8,7 @@ pub mod map;
 pub mod nifti;
 pub mod npy;
 pub mod part;
+pub mod text;
 
 use std::fs::{self, File};
 use std::io::Read;
