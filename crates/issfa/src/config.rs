@@ -130,6 +130,8 @@ pub enum WeightMeanSetting {
 pub struct SweepSettings {
     pub row_sweeps: u32,
     pub birth_rounds: u32,
+    /// Under a mask: every so many sweeps features are drawn jointly with what lies outside.
+    pub joint_every: u64,
     pub kernels: Vec<Kernel>,
 }
 
@@ -237,7 +239,7 @@ impl Default for PriorSettings {
 
 impl Default for SweepSettings {
     fn default() -> Self {
-        SweepSettings { row_sweeps: 1, birth_rounds: 8, kernels: Kernel::DEFAULT_SWEEP.to_vec() }
+        SweepSettings { row_sweeps: 1, birth_rounds: 8, joint_every: 10, kernels: Kernel::DEFAULT_SWEEP.to_vec() }
     }
 }
 
@@ -381,6 +383,7 @@ impl Settings {
         at_least("--max-features", self.max_features.unwrap_or(1) as u64, 1)?;
         at_least("row_sweeps", u64::from(self.sweep.row_sweeps), 1)?;
         at_least("birth_rounds", u64::from(self.sweep.birth_rounds), 1)?;
+        at_least("joint_every", self.sweep.joint_every, 1)?;
         if !(self.exceed > 0.0 && self.exceed.is_finite()) {
             return Err(Error::setting("--exceed", self.exceed, "give a positive number, such as 2"));
         }

@@ -120,6 +120,7 @@ impl<R: Real> Prepared<R> {
         model.max_features = settings.max_features.unwrap_or(usize::MAX);
         model.birth_rounds = settings.sweep.birth_rounds;
         model.row_sweeps = settings.sweep.row_sweeps;
+        model.joint_every = settings.sweep.joint_every;
         model.theta_step = settings.theta_step;
         let record = Record {
             version: env!("CARGO_PKG_VERSION").into(),

@@ -60,6 +60,8 @@ pub struct Tiny {
     /// What is observed: the sites of the mask (all where empty), and the cells (row, column of the mask) that are missing.
     pub mask: Vec<usize>,
     pub holes: Vec<(usize, u32)>,
+    /// As in the model.
+    pub joint_every: u64,
 }
 
 impl Default for Tiny {
@@ -73,6 +75,7 @@ impl Default for Tiny {
             max_features: usize::MAX,
             mask: Vec::new(),
             holes: Vec::new(),
+            joint_every: 10,
         }
     }
 }
@@ -274,6 +277,7 @@ fn add_repeat(
     let data = simulate::data_given_state(&state, &mut stream);
     let mut model = tiny.model(data, spectrum, priors);
     model.max_features = tiny.max_features;
+    model.joint_every = tiny.joint_every;
     let before = statistics(&model, &state);
     let mut projections = Projections::default();
     for application in 0..tiny.applications {

@@ -92,7 +92,11 @@ fn masks_and_missing_cells() {
     let both = masked(&[1, 2, 3, 5], &[(1, 0), (1, 3), (3, 2)]);
     let alone = |kernel| Subject::Kernels(vec![kernel]);
     let mut cases = Vec::new();
-    for (name, tiny) in [("mask", mask), ("holes", holes), ("mask and holes", both)] {
+    for (name, tiny) in [("mask", &mask), ("holes", &holes), ("mask and holes", &both)] {
+        let always = Tiny { joint_every: 1, ..tiny.clone() };
+        let never = Tiny { joint_every: u64::MAX, ..tiny.clone() };
+        cases.push((name, always, Subject::Kernels(vec![Kernel::Features, Kernel::Theta])));
+        cases.push((name, never, Subject::Kernels(vec![Kernel::Features, Kernel::Theta])));
         for kernel in [Kernel::Features, Kernel::Noise, Kernel::SharedActivations, Kernel::UniqueFeatures] {
             let subject =
                 if kernel == Kernel::Noise { Subject::Kernels(vec![Kernel::Features, kernel]) } else { alone(kernel) };

@@ -27,7 +27,7 @@ pub struct HiddenReport {
     pub n_hidden: usize,
     /// Mean squared error of the hidden cells, in the user's units squared.
     pub hidden_cell_error: f64,
-    /// One minus the error over the variance of the hidden cells about their mean.
+    /// One minus the error over the variance of the hidden cells, after centring as the fit asks.
     pub r2: f64,
     pub pca_hidden_cell_error: f64,
     pub pca_r2: f64,
@@ -240,9 +240,10 @@ fn report(rows: Vec<Row>, fitted: &Fitted) -> HiddenReport {
         pca.iter_mut().zip(&row.pca_errors).for_each(|(sum, e)| *sum += e);
         n += row.hidden.len();
     }
-    let truth = || rows.iter().flat_map(|row| row.truth.iter());
-    let mean = truth().sum::<f64>() / n as f64;
-    let total: f64 = truth().map(|x| (x - mean).powi(2)).sum();
+    // What is left for features to explain: the site means that come back by themselves are not their merit.
+    let left = || rows.iter().flat_map(|row| row.truth.iter().zip(&row.offsets).map(|(truth, offset)| truth - offset));
+    let mean = left().sum::<f64>() / n as f64;
+    let total: f64 = left().map(|x| (x - mean).powi(2)).sum();
     let best = (0..n_tried).min_by(|&a, &b| pca[a].total_cmp(&pca[b])).unwrap_or(0);
     let best_error = pca.get(best).copied().unwrap_or(f64::NAN);
     HiddenReport {

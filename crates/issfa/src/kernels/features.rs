@@ -4,7 +4,7 @@ use super::{Info, Turn};
 use crate::linalg::{Eigen, Real, symmetric_eigen};
 use crate::model::{Model, State};
 use crate::rng::Purpose;
-use crate::spectral::{FeatureConditional, FeatureSpectra, Projections, Scan, Window, WindowConditional};
+use crate::spectral::{FeatureConditional, FeatureSpectra, Outside, Projections, Scan, Window, WindowConditional};
 use crate::spectral::{draw_features, feature_means};
 use rand::seq::SliceRandom;
 
@@ -17,10 +17,15 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     }
 }
 
-/// How often what was not observed and the features are drawn in turn, in a sweep and in the first one: what lies outside
-/// a mask has to find its way from where the chain starts.
-const WINDOW_ROUNDS: u32 = 5;
-const FIRST_WINDOW_ROUNDS: u32 = 50;
+/// Drawing what was not observed and the features in turn costs 2K transforms and leaves the law alone, but a smooth mode
+/// that lies outside needs about `lambda / (sigma^2 h)` turns to forget where it was. So every few sweeps, and in the first,
+/// the features are drawn without them: some 50 to 100 times as many transforms.
+fn outside<R>(model: &Model<R>, sweep: u64) -> Outside {
+    let every = model.joint_every.max(1);
+    if sweep % every == 1 % every { Outside::Jointly } else { Outside::InTurn(WINDOW_ROUNDS) }
+}
+
+const WINDOW_ROUNDS: u32 = 1;
 
 fn draw_in_window<R: Real>(
     model: &Model<R>,
@@ -36,7 +41,7 @@ fn draw_in_window<R: Real>(
         noise_variance: state.noise_variance,
         precisions: &precisions,
         streams: &turn.streams,
-        rounds: if turn.streams.sweep == 1 { FIRST_WINDOW_ROUNDS } else { WINDOW_ROUNDS },
+        outside: outside(model, turn.streams.sweep),
     };
     *projections = window.draw_features(
         &model.data,

@@ -44,6 +44,8 @@ pub struct Model<R> {
     pub birth_rounds: u32,
     /// Updates of all activations and weights in one sweep.
     pub row_sweeps: u32,
+    /// Under a mask: every so many sweeps, beginning with the first, features are drawn jointly with what lies outside.
+    pub joint_every: u64,
     pub theta_step: ThetaStep,
     pub comm: Arc<dyn Comm>,
 }
@@ -74,6 +76,7 @@ impl<R: Real> Model<R> {
             max_features: usize::MAX,
             birth_rounds: 8,
             row_sweeps: 1,
+            joint_every: 10,
             theta_step: ThetaStep::Mh,
             comm,
         }

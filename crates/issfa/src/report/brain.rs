@@ -167,16 +167,14 @@ impl Results {
 
     fn title(&self, place: usize) -> String {
         let row = &self.table[place];
-        let mut parts = vec![format!("{:.2}% of the sum of squares", 100.0 * row.variance_explained)];
+        let mut parts = vec![format!("{:.2}% of variance", 100.0 * row.variance_explained)];
         if let Some(rank) = self.ranking.iter().position(|other| other.id == row.id) {
             let Synchrony { correlation, null_95, .. } = &self.ranking[rank];
             let n = self.ranking.len();
-            parts.push(format!(
-                "correlation between runs {correlation:.3} (shifted {null_95:.3}), rank {} of {n}",
-                rank + 1
-            ));
+            parts.push(format!("between runs r = {correlation:.3} (shifted {null_95:.3}), rank {} of {n}", rank + 1));
         }
-        let widths = row.smoothness.iter().map(|[_, middle, _]| format!("{middle:.0}")).collect::<Vec<_>>().join(" x ");
+        let widths = row.smoothness.iter().map(|[_, middle, _]| *middle).filter(|width| !width.is_nan());
+        let widths = widths.map(|width| format!("{width:.0}")).collect::<Vec<_>>().join(" x ");
         parts.push(format!("FWHM {widths} mm"));
         format!("Feature {}: {}", row.id, parts.join("; "))
     }

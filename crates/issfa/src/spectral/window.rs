@@ -35,8 +35,17 @@ pub struct WindowConditional<'a> {
     /// `h_v`, one a mode.
     pub precisions: &'a [f64],
     pub streams: &'a Streams,
-    /// How often what was not observed and the features are drawn in turn.
-    pub rounds: u32,
+    pub outside: Outside,
+}
+
+/// How features are drawn where nothing was observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// What was not observed and the features in turn, so many times: cheap, but smooth modes that lie outside move little
+    /// by little.
+    InTurn(u32),
+    /// With the features inside, in one draw.
+    Jointly,
 }
 
 impl Window {
@@ -68,11 +77,13 @@ impl Window {
 
     /// The features at the columns of the data.
     pub fn at_columns<R: Real>(&self, spectra: &FeatureSpectra<R>) -> FeatureSpectra<R> {
-        let mut images: Vec<Vec<f64>> = (0..spectra.n_features()).map(|feature| spectra.feature(feature)).collect();
-        self.transform_all(Direction::ToSites, &mut images);
-        let at_columns = |image: &Vec<f64>| self.sites.iter().map(|&site| image[site]).collect::<Vec<_>>();
-        let columns: Vec<Vec<f64>> = images.iter().map(at_columns).collect();
-        FeatureSpectra::from_rows(self.sites.len(), columns.iter().map(Vec::as_slice))
+        let mut columns: Vec<Vec<f64>> = vec![Vec::new(); spectra.n_features()];
+        share(columns.iter_mut().enumerate(), Vec::new, |scratch, (feature, columns)| {
+            let mut image = spectra.feature(feature);
+            self.structure.apply(Direction::ToSites, &mut image, scratch);
+            *columns = self.sites.iter().map(|&site| image[site]).collect();
+        });
+        FeatureSpectra::from_vectors(self.sites.len(), &columns)
     }
 
     /// The image of one spectrum, at all sites.
@@ -134,17 +145,21 @@ impl Window {
         let k = spectra.n_features();
         let vectors = &conditional.rotation.vectors;
         let seen = rotated(vectors, k, Turned::In, &statistic(data, loadings));
-        let spectra_now: Vec<Vec<f64>> = (0..k).map(|feature| spectra.feature(feature)).collect();
-        let mut turned = rotated(vectors, k, Turned::In, &spectra_now);
+        let mut turned = rotated(vectors, k, Turned::In, &spectra.to_vectors());
         let incomplete = self.turned_weights(loadings, vectors, k);
-        for round in 0..conditional.rounds {
-            self.transform_all(Direction::ToSites, &mut turned);
-            self.complete_statistic(&mut turned, &seen, &incomplete, conditional, round);
-            self.transform_all(Direction::ToSpectrum, &mut turned);
-            draw_turned(&mut turned, conditional, round);
+        match conditional.outside {
+            Outside::InTurn(rounds) => {
+                for round in 0..rounds {
+                    self.transform_all(Direction::ToSites, &mut turned);
+                    self.complete_statistic(&mut turned, &seen, &incomplete, conditional, round);
+                    self.transform_all(Direction::ToSpectrum, &mut turned);
+                    draw_turned(&mut turned, conditional, round);
+                }
+            }
+            Outside::Jointly => self.draw_jointly(&mut turned, &seen, &incomplete, conditional),
         }
         let drawn = rotated(vectors, k, Turned::Out, &turned);
-        *spectra = FeatureSpectra::from_rows(self.structure.n_sites(), drawn.iter().map(Vec::as_slice));
+        *spectra = FeatureSpectra::from_vectors(self.structure.n_sites(), &drawn);
         self.project(data, row_norms, loadings, spectra, comm)
     }
 
@@ -173,20 +188,9 @@ impl Window {
         conditional: &WindowConditional,
         round: u32,
     ) {
-        let k = turned.len();
         let noise_sd = conditional.noise_variance.sqrt();
         // Holes first: they need the features, which the statistic then takes the place of.
-        let mut from_holes: Vec<(usize, Vec<f64>)> = Vec::new();
-        for (row, weights) in incomplete {
-            let mut stream = conditional.streams.stream(Purpose::MissingCells, 2 * round + 1, *row as u64);
-            for &column in &self.holes[*row] {
-                let site = self.sites[column as usize];
-                let normal: f64 = StandardNormal.sample(&mut stream);
-                let mean: f64 = (0..k).map(|i| weights[i] * turned[i][site]).sum();
-                let value = mean + noise_sd * normal;
-                from_holes.push((site, weights.iter().map(|w| w * value).collect()));
-            }
-        }
+        let from_holes = self.fill_holes(turned, incomplete, conditional, round);
         share(
             turned.iter_mut().zip(seen).enumerate(),
             || (),
@@ -204,6 +208,66 @@ impl Window {
         );
     }
 
+    /// Draws what holes lack given the rotated features by site: the site, and what it adds to the rotated statistic.
+    fn fill_holes(
+        &self,
+        turned: &[Vec<f64>],
+        incomplete: &[(usize, Vec<f64>)],
+        conditional: &WindowConditional,
+        round: u32,
+    ) -> Vec<(usize, Vec<f64>)> {
+        let noise_sd = conditional.noise_variance.sqrt();
+        let mut filled = Vec::new();
+        for (row, weights) in incomplete {
+            let mut stream = conditional.streams.stream(Purpose::MissingCells, 2 * round + 1, *row as u64);
+            for &column in &self.holes[*row] {
+                let site = self.sites[column as usize];
+                let normal: f64 = StandardNormal.sample(&mut stream);
+                let mean: f64 = weights.iter().zip(turned).map(|(w, image)| w * image[site]).sum();
+                let value = mean + noise_sd * normal;
+                filled.push((site, weights.iter().map(|w| w * value).collect()));
+            }
+        }
+        filled
+    }
+
+    /// Draws rotated features from their law given all that was observed under the mask; holes are filled first.
+    ///
+    /// The precision of one is `A = diag(h) + lambda / sigma^2 U' 1 U` with 1 at the sites of the mask. A draw solves
+    /// `A x = U' (B / sigma^2 + sqrt(lambda) / sigma e) + sqrt(h) e'`, whose right side scatters with covariance A.
+    fn draw_jointly(
+        &self,
+        turned: &mut [Vec<f64>],
+        seen: &[Vec<f64>],
+        incomplete: &[(usize, Vec<f64>)],
+        conditional: &WindowConditional,
+    ) {
+        let WindowConditional { noise_variance, precisions, streams, .. } = *conditional;
+        let mut from_holes = Vec::new();
+        if !incomplete.is_empty() {
+            self.transform_all(Direction::ToSites, turned);
+            from_holes = self.fill_holes(turned, incomplete, conditional, 0);
+        }
+        share(turned.iter_mut().zip(seen).enumerate(), Vec::new, |scratch, (i, (spectrum, seen))| {
+            let from_data = conditional.rotation.values[i].max(0.0) / noise_variance;
+            let mut stream = streams.stream(Purpose::MissingCells, 0, i as u64);
+            let mut normal = || -> f64 { StandardNormal.sample(&mut stream) };
+            spectrum.fill(0.0);
+            for (&site, b) in self.sites.iter().zip(seen) {
+                spectrum[site] = b / noise_variance + from_data.sqrt() * normal();
+            }
+            from_holes.iter().for_each(|(site, shares)| spectrum[*site] += shares[i] / noise_variance);
+            self.structure.apply(Direction::ToSpectrum, spectrum, scratch);
+            let mut stream = streams.stream(Purpose::Features, 0, i as u64);
+            for (x, h) in spectrum.iter_mut().zip(precisions) {
+                let normal: f64 = StandardNormal.sample(&mut stream);
+                *x += h.sqrt() * normal;
+            }
+            let system = System { window: self, incomplete: &[], noise_variance, from_data: &[from_data], precisions };
+            *spectrum = system.solve(vec![std::mem::take(spectrum)]).swap_remove(0);
+        });
+    }
+
     /// The mean of the features' conditional given what was observed, by conjugate gradients: there is no basis in which
     /// both the prior and what was observed are diagonal.
     pub fn feature_means<R: Real>(
@@ -215,13 +279,8 @@ impl Window {
         precisions: &[f64],
     ) -> FeatureSpectra<R> {
         let k = loadings.n_features();
-        let system = System {
-            window: self,
-            incomplete: self.turned_weights(loadings, &rotation.vectors, k),
-            rotation,
-            noise_variance,
-            precisions,
-        };
+        let incomplete = self.turned_weights(loadings, &rotation.vectors, k);
+        let from_data: Vec<f64> = rotation.values.iter().map(|value| value.max(0.0) / noise_variance).collect();
         let mut pull = rotated(&rotation.vectors, k, Turned::In, &statistic(data, loadings));
         for row in &mut pull {
             let mut image = vec![0.0; self.structure.n_sites()];
@@ -229,8 +288,23 @@ impl Window {
             *row = image;
         }
         self.transform_all(Direction::ToSpectrum, &mut pull);
-        let means = rotated(&rotation.vectors, k, Turned::Out, &system.solve(pull));
-        FeatureSpectra::from_rows(self.structure.n_sites(), means.iter().map(Vec::as_slice))
+        let system =
+            |from_data| System { window: self, incomplete: &incomplete, noise_variance, from_data, precisions };
+        if incomplete.is_empty() {
+            // Rotated features then have nothing to do with each other.
+            share(
+                pull.iter_mut().zip(&from_data),
+                || (),
+                |_, (row, from_data)| {
+                    let solved = system(std::slice::from_ref(from_data)).solve(vec![std::mem::take(row)]);
+                    *row = solved.into_iter().next().expect("one right side has one solution");
+                },
+            );
+        } else {
+            pull = system(&from_data).solve(pull);
+        }
+        let means = rotated(&rotation.vectors, k, Turned::Out, &pull);
+        FeatureSpectra::from_vectors(self.structure.n_sites(), &means)
     }
 
     /// Rows with what they lack drawn given the state, as spectra.
@@ -249,103 +323,103 @@ impl Window {
             *image = explained(loadings.row(*row), spectra);
             self.structure.apply(Direction::ToSites, image, scratch);
             let mut stream = stream_of(*row);
-            let mut missing = |site: usize| -> f64 {
+            let mut missing = |site: usize| {
                 let normal: f64 = StandardNormal.sample(&mut stream);
-                image[site] + noise_sd * normal
+                image[site] += noise_sd * normal;
             };
-            let mut full = vec![0.0; self.structure.n_sites()];
-            self.outside.iter().for_each(|&site| full[site] = missing(site));
-            self.sites.iter().zip(data.row(*row)).for_each(|(&site, y)| full[site] = y);
-            for &column in &self.holes[*row] {
-                let site = self.sites[column as usize];
-                full[site] = missing(site);
+            self.outside.iter().for_each(|&site| missing(site));
+            self.holes[*row].iter().for_each(|&column| missing(self.sites[column as usize]));
+            let (mut columns, mut lacking) = (self.sites.iter().enumerate(), self.holes[*row].iter().peekable());
+            for y in data.row(*row) {
+                let (column, &site) = columns.next().expect("a value for every column");
+                match lacking.next_if(|hole| **hole as usize == column) {
+                    Some(_) => {}
+                    None => image[site] = y,
+                }
             }
-            *image = full;
             self.structure.apply(Direction::ToSpectrum, image, scratch);
         });
         SpectralData::from_rows(&completed.into_iter().map(|(_, image)| image).collect::<Vec<_>>())
     }
 }
 
-/// The precision of the rotated features given the loadings and what was observed, as an operator on their spectra.
+/// The precision of some rotated features given the loadings and what was observed, as an operator on their spectra.
 struct System<'a> {
     window: &'a Window,
-    incomplete: Vec<(usize, Vec<f64>)>,
-    rotation: &'a Eigen,
+    /// Rows with holes, with their weights in these features.
+    incomplete: &'a [(usize, Vec<f64>)],
     noise_variance: f64,
+    /// `lambda / sigma^2` of each feature.
+    from_data: &'a [f64],
     precisions: &'a [f64],
 }
 
 impl System<'_> {
     /// `diag(h) X + U' (lambda / sigma^2 X at what was observed)`, holes taken out row by row.
-    fn apply(&self, spectra: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    fn apply(&self, spectra: &[Vec<f64>], images: &mut [Vec<f64>]) {
         let window = self.window;
-        let mut images = spectra.to_vec();
-        window.transform_all(Direction::ToSites, &mut images);
+        images.iter_mut().zip(spectra).for_each(|(image, spectrum)| image.copy_from_slice(spectrum));
+        window.transform_all(Direction::ToSites, images);
         let mut without: Vec<(usize, Vec<f64>)> = Vec::new();
-        for (row, weights) in &self.incomplete {
+        for (row, weights) in self.incomplete {
             for &column in &window.holes[*row] {
                 let site = window.sites[column as usize];
-                let explained: f64 = weights.iter().zip(&images).map(|(w, image)| w * image[site]).sum();
+                let explained: f64 = weights.iter().zip(images.iter()).map(|(w, image)| w * image[site]).sum();
                 without.push((site, weights.iter().map(|w| w * explained / self.noise_variance).collect()));
             }
         }
         share(
-            images.iter_mut().enumerate(),
+            images.iter_mut().zip(self.from_data).enumerate(),
             || (),
-            |_, (i, image)| {
-                let from_data = self.rotation.values[i].max(0.0) / self.noise_variance;
+            |_, (i, (image, from_data))| {
                 image.iter_mut().for_each(|x| *x *= from_data);
                 window.outside.iter().for_each(|&site| image[site] = 0.0);
                 without.iter().for_each(|(site, shares)| image[*site] -= shares[i]);
             },
         );
-        window.transform_all(Direction::ToSpectrum, &mut images);
+        window.transform_all(Direction::ToSpectrum, images);
         for (image, spectrum) in images.iter_mut().zip(spectra) {
             image.iter_mut().zip(spectrum).zip(self.precisions).for_each(|((y, x), h)| *y += h * x);
         }
-        images
     }
 
-    /// Divides by what the precision would be if everything had been observed.
-    fn precondition(&self, residual: &[Vec<f64>]) -> Vec<Vec<f64>> {
-        let one = |(i, row): (usize, &Vec<f64>)| {
-            let from_data = self.rotation.values[i].max(0.0) / self.noise_variance;
-            row.iter().zip(self.precisions).map(|(x, h)| x / (from_data + h)).collect()
+    /// The inner product of a residual with itself over what the precision would be if everything had been observed.
+    fn size(&self, residual: &[Vec<f64>]) -> f64 {
+        let one = |(row, from_data): (&Vec<f64>, &f64)| {
+            row.iter().zip(self.precisions).map(|(x, h)| x * x / (from_data + h)).sum::<f64>()
         };
-        residual.iter().enumerate().map(one).collect()
+        residual.iter().zip(self.from_data).map(one).sum()
     }
 
+    /// Conjugate gradients, preconditioned by what the precision would be if everything had been observed.
     fn solve(&self, pull: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
-        let mut solution: Vec<Vec<f64>> = pull.iter().map(|row| vec![0.0; row.len()]).collect();
+        let zeros = || pull.iter().map(|row| vec![0.0; row.len()]).collect::<Vec<_>>();
+        let (mut solution, mut direction, mut applied) = (zeros(), zeros(), zeros());
         let mut residual = pull;
-        let mut preconditioned = self.precondition(&residual);
-        let mut direction = preconditioned.clone();
-        let mut size = inner(&residual, &preconditioned);
-        let enough = size * SOLVED * SOLVED;
+        let mut size = self.size(&residual);
+        let (enough, mut ratio) = (size * SOLVED * SOLVED, 0.0);
         for _ in 0..MOST_STEPS {
-            if size <= enough || size == 0.0 {
+            if size <= enough {
                 break;
             }
-            let applied = self.apply(&direction);
+            for ((to, from), from_data) in direction.iter_mut().zip(&residual).zip(self.from_data) {
+                let preconditioned = from.iter().zip(self.precisions).map(|(x, h)| x / (from_data + h));
+                to.iter_mut().zip(preconditioned).for_each(|(x, y)| *x = y + ratio * *x);
+            }
+            self.apply(&direction, &mut applied);
             let step = size / inner(&direction, &applied);
             add_scaled(&mut solution, step, &direction);
             add_scaled(&mut residual, -step, &applied);
-            preconditioned = self.precondition(&residual);
-            let next = inner(&residual, &preconditioned);
-            let ratio = next / size;
-            direction.iter_mut().zip(&preconditioned).for_each(|(to, new)| {
-                to.iter_mut().zip(new).for_each(|(x, y)| *x = y + ratio * *x);
-            });
-            size = next;
+            let next = self.size(&residual);
+            (ratio, size) = (next / size, next);
         }
         solution
     }
 }
 
 /// When conjugate gradients stop: the residual's size beside the first one's, and steps at most.
-const SOLVED: f64 = 1e-7;
-const MOST_STEPS: usize = 500;
+const SOLVED: f64 = 1e-6;
+const MOST_STEPS: usize = 1000;
 
 fn inner(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>()).sum()
@@ -376,10 +450,19 @@ fn rotated(vectors: &[f64], k: usize, turned: Turned, rows: &[Vec<f64>]) -> Vec<
         out.resize(k * width, 0.0);
         multiply(out, rotation, View::new(values, k, width));
     });
-    let joined = |i: usize| {
-        pieces.iter().flat_map(|(_, out)| out[i * (out.len() / k)..(i + 1) * (out.len() / k)].iter().copied()).collect()
-    };
-    (0..k).map(joined).collect()
+    let mut joined = vec![Vec::new(); k];
+    share(
+        joined.iter_mut().enumerate(),
+        || (),
+        |_, (i, row): (usize, &mut Vec<f64>)| {
+            row.reserve_exact(n);
+            for (_, out) in &pieces {
+                let width = out.len() / k;
+                row.extend_from_slice(&out[i * width..(i + 1) * width]);
+            }
+        },
+    );
+    joined
 }
 
 /// `W'Y`, a row a feature.
@@ -396,14 +479,19 @@ fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings) -> Vec<Vec<f6
             arch.dispatch(AddStatistic { rows: data.tile(tile), width, columns: &columns, statistic });
         },
     );
-    let feature = |k_: usize| {
-        let of_tile = |(tile, values): (usize, &Vec<R>)| {
-            let width = data.tiles().width(tile);
-            values[k_ * width..(k_ + 1) * width].iter().map(|x| x.to_f64()).collect::<Vec<_>>()
-        };
-        tiles.iter().enumerate().flat_map(of_tile).collect()
-    };
-    (0..k).map(feature).collect()
+    let mut joined = vec![Vec::new(); k];
+    share(
+        joined.iter_mut().enumerate(),
+        || (),
+        |_, (feature, row): (usize, &mut Vec<f64>)| {
+            row.reserve_exact(data.n_modes());
+            for (tile, values) in tiles.iter().enumerate() {
+                let width = data.tiles().width(tile);
+                row.extend(values[feature * width..(feature + 1) * width].iter().map(|x| x.to_f64()));
+            }
+        },
+    );
+    joined
 }
 
 /// Turns the rotated statistic (by mode) into rotated features.
@@ -426,9 +514,14 @@ fn draw_turned(turned: &mut [Vec<f64>], conditional: &WindowConditional, round: 
 
 /// `W S` of one row, by mode.
 fn explained<R: Real>(entries: &[Entry], spectra: &FeatureSpectra<R>) -> Vec<f64> {
-    let mut sum = vec![0.0; spectra.tiles().n_modes];
-    for entry in entries {
-        sum.iter_mut().zip(spectra.feature(entry.feature)).for_each(|(x, s)| *x += entry.weight * s);
+    let tiles = spectra.tiles();
+    let mut sum = vec![0.0; tiles.n_modes];
+    for (tile, part) in sum.chunks_mut(super::TILE).enumerate() {
+        let width = tiles.width(tile);
+        for entry in entries {
+            let feature = &spectra.tile(tile)[entry.feature * width..(entry.feature + 1) * width];
+            part.iter_mut().zip(feature).for_each(|(x, s)| *x += entry.weight * s.to_f64());
+        }
     }
     sum
 }

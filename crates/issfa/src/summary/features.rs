@@ -260,8 +260,12 @@ pub fn excess_kurtosis(values: impl Iterator<Item = f64> + Clone) -> f64 {
 }
 
 /// The full width at half maximum of a Gaussian smoother with this image's lag-one correlation r along an axis:
-/// `sqrt(-2 ln 2 / ln r)`, over neighbours that are not NaN; 0 where r is not positive, infinite where it is 1.
+/// `sqrt(-2 ln 2 / ln r)`, over neighbours that are not NaN; 0 where r is not positive, infinite where it is 1, NaN where
+/// there are no neighbours.
 pub fn full_width(image: &[f64], grid: &[usize], axis: usize) -> f64 {
+    if grid[axis] == 1 {
+        return f64::NAN;
+    }
     let inner: usize = grid[axis + 1..].iter().product();
     let (mut products, mut squares) = (0.0, 0.0);
     for (at, &x) in image.iter().enumerate() {

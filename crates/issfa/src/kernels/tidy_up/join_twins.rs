@@ -10,6 +10,7 @@ use crate::linalg::Real;
 use crate::model::log_joint::ln_normal_density;
 use crate::model::{Entry, Model, NormalPrior, State, ibp};
 use crate::spectral::{FeatureSpectra, Projections, Window, sum_over_tiles};
+use crate::workers::share;
 
 /// Pairs looked at in one sweep.
 const MOST_PAIRS: usize = 16;
@@ -79,6 +80,9 @@ fn rows_of<R: Real>(state: &State<R>, features: [usize; 2]) -> Vec<(usize, [f64;
 fn evidence_gains<R: Real>(model: &Model<R>, state: &State<R>, pairs: &[Twins]) -> Vec<f64> {
     let precisions = model.spectrum.precisions(&state.theta());
     let noise = state.noise_variance;
+    if pairs.is_empty() {
+        return Vec::new();
+    }
     if let Some(window) = &model.window {
         let columns = window.at_columns(&state.features);
         let gain = |twins: &Twins| {
@@ -124,18 +128,16 @@ fn statistics_in_window<R: Real>(
     columns: &FeatureSpectra<R>,
     twins: &Twins,
 ) -> Vec<[f64; 2]> {
-    let (mut seen, mut residual) = (Vec::new(), Vec::new());
-    for tile in 0..model.data.tiles().len() {
-        let mut of_tile = Vec::new();
+    let mut seen: Vec<Vec<[f64; 2]>> = vec![Vec::new(); model.data.tiles().len()];
+    share(seen.iter_mut().enumerate(), Vec::new, |residual, (tile, of_tile)| {
         let data_of = |row: usize| model.data.tile_row(tile, row);
-        add_statistics(data_of, columns.tile(tile), state, twins, &mut of_tile, &mut residual);
-        seen.extend(of_tile);
-    }
+        add_statistics(data_of, columns.tile(tile), state, twins, of_tile, residual);
+    });
     let pair = [twins.stays, twins.goes].map(|feature| window.image(&state.features.feature(feature)));
     let [a, b, ab] = second_moments(twins);
     let mut images = [[a, ab], [ab, b]]
         .map(|[first, second]| pair[0].iter().zip(&pair[1]).map(|(j, l)| first * j + second * l).collect::<Vec<f64>>());
-    for (&site, values) in window.sites().iter().zip(&seen) {
+    for (&site, values) in window.sites().iter().zip(seen.iter().flatten()) {
         images.iter_mut().zip(values).for_each(|(image, x)| image[site] = *x);
     }
     let [first, second] = images.map(|image| window.spectrum(image));
