@@ -7,7 +7,7 @@ The mask is an ellipsoid with semi-axes of 0.42 of each side, 31% of the box.
 1. recovery  the same simulated volumes fitted whole, with the mask, and with zeros outside of the mask; all three are compared
              with the true features inside of the mask only
 2. speed     fits with and without the mask in turn, with as many features: seconds per sweep, as ratios within pairs. Shares of
-             kernels are those of the whole run, the first sweep with its 50 rounds among them
+             kernels are those of the whole run
 
 --quick takes small sizes, to see whether the script works: its numbers mean nothing, and go to target/masks_quick.json.
 """
@@ -21,18 +21,16 @@ from pathlib import Path
 import issfa
 import numpy as np
 
-# Simulated features have unit norm, so weights grow with the number of sites. The variances of the recovery are such that true
-# weights would give a cosine of about 0.9 with the true features; they, box and sweeps were settled with whole volumes (seed 7, two
-# ranges of variances tried) before any masked fit at this size. On 61x73x61 a whole fit had not settled after 150 sweeps, and a
-# masked sweep took some 6 s on a busy machine, hence the smaller box and more sweeps.
-RECOVERY = {"grid": (31, 37, 31), "rows": 300, "features": 10, "variance": "1800,3600", "sweeps": 300,
-            "burn_in": 200, "seeds": 3}
-SPEED = {"grid": (40, 48, 40), "rows": 3000, "features": 20, "variance": "1000,2000", "sweeps": 30, "burn_in": 12,
-         "rounds": 4}
+# Simulated features have unit norm, so weights grow with the number of sites. The variances of the recovery are those that gave
+# whole fits on 31x37x31 a cosine near 0.9 (seed 7, two ranges tried), times the ratio of the sites.
+RECOVERY = {"grid": (61, 73, 61), "rows": 300, "features": 10, "variance": "13750,27500", "sweeps": 160,
+            "burn_in": 110, "seeds": 2}
+SPEED = {"grid": (44, 52, 44), "rows": 3000, "features": 40, "variance": "3000,6000", "sweeps": 60, "burn_in": 18,
+         "rounds": 3}
 QUICK_RECOVERY = {**RECOVERY, "grid": (15, 18, 15), "rows": 120, "features": 4, "variance": "600,1200", "sweeps": 60,
                   "burn_in": 40, "seeds": 2}
 QUICK_SPEED = {**SPEED, "grid": (15, 18, 15), "rows": 120, "features": 5, "rounds": 2}
-# Sweeps that are not timed: the first one draws what lies outside of the mask 50 times.
+# Sweeps that are not timed at the start.
 WARM_UP = 3
 # A feature counts as found from this cosine on.
 FOUND = 0.7

@@ -104,7 +104,7 @@ def check_run(run):
     np.testing.assert_allclose(melodic[inside], volumes[inside] / sd[inside], rtol=1e-4)
     mix = np.loadtxt(run / "melodic_mix", ndmin=2)
     np.testing.assert_allclose(mix, np.load(run / "weights.npy"), rtol=1e-5)
-    masker = nilearn.maskers.NiftiMasker(mask_img=str(run / "mask.nii.gz"), standardize=False).fit()
+    masker = nilearn.maskers.NiftiMasker(mask_img=str(run / "mask.nii.gz"), standardize=None).fit()
     assert masker.transform(str(run / "features.nii.gz")).shape == (k, inside.sum())
 
 

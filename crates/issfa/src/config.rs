@@ -239,7 +239,7 @@ impl Default for PriorSettings {
 
 impl Default for SweepSettings {
     fn default() -> Self {
-        SweepSettings { row_sweeps: 1, birth_rounds: 8, joint_every: 10, kernels: Kernel::DEFAULT_SWEEP.to_vec() }
+        SweepSettings { row_sweeps: 1, birth_rounds: 8, joint_every: 20, kernels: Kernel::DEFAULT_SWEEP.to_vec() }
     }
 }
 

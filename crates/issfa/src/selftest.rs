@@ -75,7 +75,7 @@ impl Default for Tiny {
             max_features: usize::MAX,
             mask: Vec::new(),
             holes: Vec::new(),
-            joint_every: 10,
+            joint_every: 20,
         }
     }
 }

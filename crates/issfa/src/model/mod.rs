@@ -76,7 +76,7 @@ impl<R: Real> Model<R> {
             max_features: usize::MAX,
             birth_rounds: 8,
             row_sweeps: 1,
-            joint_every: 10,
+            joint_every: 20,
             theta_step: ThetaStep::Mh,
             comm,
         }

@@ -418,7 +418,7 @@ impl System<'_> {
 }
 
 /// When conjugate gradients stop: the residual's size beside the first one's, and steps at most.
-const SOLVED: f64 = 1e-6;
+const SOLVED: f64 = 1e-5;
 const MOST_STEPS: usize = 1000;
 
 fn inner(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
