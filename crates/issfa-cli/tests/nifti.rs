@@ -87,13 +87,19 @@ fn images_and_arrays_are_the_same_data() {
     array(&bench, "sub.npy");
     assert_eq!(bench.bytes("sub.nii.gz")[..2], [0x1f, 0x8b]);
     for (input, run) in [("sub.nii", "plain"), ("sub.nii.gz", "run"), ("sub.npy", "array")] {
-        bench.ok(&format!("fit {input} {SHORT} --out {run}"));
+        // Images are centred by site unless told otherwise, arrays are not.
+        let center = if run == "array" { "--center site" } else { "" };
+        bench.ok(&format!("fit {input} {SHORT} {center} --out {run}"));
         bench.ok(&format!("summary {run}"));
     }
     assert_eq!(bench.trace("run"), bench.trace("array"));
     assert_eq!(bench.trace("plain"), bench.trace("array"));
     assert_eq!(bench.bytes("run/features.npy"), bench.bytes("array/features.npy"));
     bench.ok("transform run sub.nii --out new --quiet");
+    assert!(bench.path("new/reconstruction_sub.nii.gz").is_file());
+    image(&bench, "moved.nii", -25.0);
+    let refused = bench.fails(2, "transform run moved.nii --out no");
+    assert!(refused.contains("-25") && refused.contains("-20") && !bench.path("no").exists(), "{refused}");
     bench.ok("evaluate run --data sub.nii.gz --hide 0.2 --json");
     bench.ok(&format!("plan sub.nii.gz {SHORT}"));
     bench.ok("resume run --sweeps +3 --quiet");
