@@ -164,6 +164,9 @@ pub struct Record {
     pub n_masked_sites: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask_checksum: Option<String>,
+    /// Cells that were not observed, of rows that took part.
+    #[serde(default)]
+    pub n_missing_cells: u64,
     /// Rows of the input without any value, which are not part of the fit; they count from 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub empty_rows: Vec<usize>,
@@ -293,6 +296,9 @@ impl Settings {
         if self.drop_volumes > 0 {
             parts.push(format!("first {} rows of each run left out", self.drop_volumes));
         }
+        if self.mask.as_deref() == Some("auto") && record.n_masked_sites.is_none() {
+            parts.push("the automatic mask leaves no site out".into());
+        }
         if let Some(n) = record.n_masked_sites {
             let how = if self.mask.as_deref() == Some("auto") { "an automatic mask" } else { "the mask" };
             parts.push(format!("{n} of {} sites under {how}", record.n_sites));
@@ -309,13 +315,16 @@ impl Settings {
         if self.scale {
             parts.push("sites divided by their standard deviation".into());
         }
+        if record.n_missing_cells > 0 {
+            parts.push(format!("{} cells were not observed", record.n_missing_cells));
+        }
         if !record.empty_rows.is_empty() {
             parts.push(format!("{} rows without any value left out", record.empty_rows.len()));
         }
         parts.join("; ")
     }
 
-    /// A digest of everything that decides the chain, for checkpoints: not how long it runs or what it keeps.
+    /// A digest of everything that decides the chain and what is accumulated from it, for checkpoints: not how long it runs.
     pub fn fingerprint(&self) -> String {
         let mut deciding = self.clone();
         deciding.sweeps = 0;
@@ -334,6 +343,7 @@ impl Settings {
         if let Some(record) = &mut deciding.record {
             record.version = String::new();
             record.inputs.iter_mut().for_each(|input| input.path = PathBuf::new());
+            record.runs.iter_mut().for_each(|run| run.name = String::new());
             record.graphs.iter_mut().for_each(|graph| graph.path = PathBuf::new());
         }
         format!("{:032x}", xxhash_rust::xxh3::xxh3_128(deciding.to_toml().as_bytes()))

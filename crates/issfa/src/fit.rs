@@ -4,10 +4,11 @@ use crate::chain::{Chain, Schedule};
 use crate::checkpoint::{self, Checkpoint, Counters};
 use crate::config::{Checked, FORMAT, Init, Record, Settings};
 use crate::data::load::{Loaded, training_rows};
+use crate::data::nifti::space::check_same_place;
 use crate::data::nifti::{Header, write_volume};
 use crate::data::preprocess::{Findings, MeansOf};
 use crate::data::write::NpyWriter;
-use crate::data::{Centering, Mask, Observations, Preprocessing, memory};
+use crate::data::{Centering, Mask, Missing, Observations, Preprocessing, memory};
 use crate::draws::Draws;
 use crate::error::{Error, Result};
 use crate::init;
@@ -60,14 +61,22 @@ pub struct Prepared<R> {
     pub model: Model<R>,
     pub heldout: Option<Loaded<R>>,
     pub record: Record,
+    /// Bytes, about.
+    pub memory: u64,
 }
 
-/// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments.
-pub fn memory_needed(n_rows: usize, n_sites: usize, bytes: usize, settings: &Settings) -> u64 {
-    let cells = n_rows as u64 * n_sites as u64;
-    let features = 64 * n_sites as u64 * (2 * bytes as u64 + 16);
+/// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments, means and
+/// slopes of every run. Under a mask features are drawn by way of the whole grid, several times over.
+pub fn memory_needed(observations: &Observations, bytes: usize, settings: &Settings) -> u64 {
+    let [n_rows, n_columns, n_grid, n_runs] =
+        [observations.n_rows(), observations.n_columns(), observations.n_sites(), observations.n_runs()]
+            .map(|n| n as u64);
+    let cells = n_rows * n_columns;
+    let is_masked = n_columns < n_grid || observations.may_have_holes();
+    let features = 64 * (n_grid * (2 * bytes as u64 + if is_masked { 40 } else { 0 }) + 20 * n_columns);
     let data = if settings.spill.is_some() { SPILL_CHUNK_BYTES as u64 } else { cells * bytes as u64 };
-    data + if settings.reconstruct { 4 * cells } else { 0 } + features + (64 << 20)
+    let nuisance = 2 * 8 * n_runs * n_columns * (1 + observations.covariates().n_columns() as u64);
+    data + if settings.reconstruct { 4 * n_rows * n_grid } else { 0 } + features + nuisance + (64 << 20)
 }
 
 /// Rows read at a time when data go to a file.
@@ -77,13 +86,20 @@ impl<R: Real> Prepared<R> {
     /// Opens, checks and loads the inputs.
     pub fn load(checked: Checked, shelf: &Shelf) -> Result<Prepared<R>> {
         let observations = inputs::open(&checked.settings)?;
-        Prepared::from_observations(checked, observations, shelf)
+        Prepared::from_observations(checked, observations, None, shelf)
     }
 
-    /// [`Prepared::load`] on rows that are already open.
+    /// The same for a run that exists, with its own mask.
+    pub fn load_again(run: Run) -> Result<Prepared<R>> {
+        let (observations, mask) = (inputs::open(&run.checked.settings)?, run.mask()?);
+        Prepared::from_observations(run.checked, observations, Some(mask), &Shelf::of(&run.folder, &run.record.graphs))
+    }
+
+    /// [`Prepared::load`] on rows that are already open, with a mask if it is known.
     pub fn from_observations(
         mut checked: Checked,
         mut observations: Observations,
+        mask: Option<Mask>,
         shelf: &Shelf,
     ) -> Result<Prepared<R>> {
         let space = observations.space().cloned();
@@ -99,9 +115,12 @@ impl<R: Real> Prepared<R> {
         }
         let (n_rows, n_sites) = (observations.n_rows(), observations.n_sites());
         let structure = Arc::new(checked.structure(observations.path(), observations.grid(), n_sites, shelf)?);
-        inputs::choose_cells(&mut observations, settings, structure.grid())?;
+        match mask {
+            Some(mask) => inputs::complete(&mut observations, settings, Some(mask))?,
+            None => inputs::choose_cells(&mut observations, settings, structure.grid())?,
+        }
         let n_columns = observations.n_columns();
-        let needed = memory_needed(n_rows, n_columns, R::BYTES, settings);
+        let needed = memory_needed(&observations, R::BYTES, settings);
         memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), needed)?;
         let (preprocessing, findings) = Preprocessing::fit(&observations, centering, settings.scale)?;
         let Loaded { data, window } =
@@ -137,13 +156,25 @@ impl<R: Real> Prepared<R> {
             side_checksums: inputs::side_checksums(settings)?,
             n_masked_sites: (!observations.mask().is_full()).then_some(n_columns),
             mask_checksum: (!observations.mask().is_full()).then(|| observations.mask().checksum()),
+            n_missing_cells: (observations.n_rows() * n_columns) as u64 - findings.n_cells as u64,
             empty_rows: observations.empty_rows(),
             graphs: structure.graph_files(),
         };
         let mask = observations.mask().clone();
-        let load = |path: &Path| load_heldout(path, &structure, &mask, &preprocessing);
+        let load = |path: &Path| load_heldout(path, &observations, &structure, &preprocessing, settings);
         let heldout = settings.heldout.as_deref().map(load).transpose()?;
-        Ok(Prepared { structure, mask, space, preprocessing, findings, model, heldout, record, checked })
+        Ok(Prepared {
+            memory: needed,
+            structure,
+            mask,
+            space,
+            preprocessing,
+            findings,
+            model,
+            heldout,
+            record,
+            checked,
+        })
     }
 
     /// The factors between the sampler's units and the user's.
@@ -236,13 +267,27 @@ impl<R: Real> Prepared<R> {
 
 fn load_heldout<R: Real>(
     path: &Path,
+    training: &Observations,
     structure: &Arc<Structure>,
-    mask: &Mask,
     preprocessing: &Preprocessing,
+    settings: &Settings,
 ) -> Result<Loaded<R>> {
+    if !settings.confounds.is_empty() {
+        let problem = "the confounds of held-out rows are not known; leave it out and use issfa evaluate --data, or do without \
+                       --confounds";
+        return Err(Error::setting("--heldout", path.display(), problem));
+    }
     let mut observations = Observations::open(&[path.to_path_buf()])?;
     observations.check_grid(structure.grid(), "as in the training rows")?;
-    observations.set_mask(mask.clone());
+    if let (Some(own), Some(new)) = (training.space(), observations.space()) {
+        check_same_place((training.path(), own), (observations.path(), new))?;
+    }
+    observations.drop_first(settings.drop_volumes)?;
+    observations.set_mask(training.mask().clone());
+    if settings.missing == Missing::Impute {
+        observations.allow_missing()?;
+    }
+    inputs::add_covariates(&mut observations, settings.detrend, &[], None, 0)?;
     // Held-out rows are new rows: they are centred by the means of all training rows.
     let as_new =
         Preprocessing { runs: vec![preprocessing.overall.clone(); observations.n_runs()], ..preprocessing.clone() };
@@ -262,6 +307,8 @@ pub fn fit<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Ob
 
 /// Goes on with a fit that stopped.
 pub fn resume<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Observer) -> Result<Ending> {
+    // Before anything is written: the checkpoint may belong to something else.
+    checkpoint::check_origin(folder, &prepared.recorded_settings().fingerprint())?;
     Run::write_config(folder, &prepared.recorded_settings())?;
     run_chains(prepared, folder, observer, None)
 }
@@ -309,8 +356,11 @@ fn write_evidence<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut
 /// Rewrites every chain's results with the best matches in the others.
 fn write_stability<R: Real>(prepared: &Prepared<R>, folder: &Path, n_chains: u32) -> Result<()> {
     let folders: Vec<PathBuf> = (1..=n_chains).map(|number| Run::chain_folder(folder, number)).collect();
-    let images =
-        folders.iter().map(|folder| Ok(read_images(&folder.join("features.npy"))?.1)).collect::<Result<Vec<_>>>()?;
+    let under_mask = |folder: &Path| -> Result<Vec<Vec<f32>>> {
+        let images = read_images(&folder.join("features.npy"))?.1;
+        Ok(images.iter().map(|image| prepared.mask.gather(image)).collect())
+    };
+    let images = folders.iter().map(|folder| under_mask(folder)).collect::<Result<Vec<_>>>()?;
     for (at, chain_folder) in folders.iter().enumerate() {
         let others: Vec<_> =
             images.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, list)| list.clone()).collect();

@@ -48,7 +48,10 @@ pub fn add_covariates(
     columns: Option<&[String]>,
     n_dropped: usize,
 ) -> Result<()> {
-    let tables: Vec<Confounds> = read_confounds(confounds, columns)?;
+    let mut tables: Vec<Confounds> = read_confounds(confounds, columns)?;
+    if let Some(columns) = columns {
+        tables.iter_mut().for_each(|table| table.order_as(columns));
+    }
     let tables: Vec<(PathBuf, Confounds)> = confounds.iter().cloned().zip(tables).collect();
     let covariates = Covariates::new(observations, detrend, &tables, n_dropped)?;
     observations.set_covariates(covariates);

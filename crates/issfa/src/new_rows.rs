@@ -6,7 +6,7 @@ use crate::kernels::shared_activations::{FeatureTerms, sample_new_row};
 use crate::linalg::Real;
 use crate::model::{Entry, Loadings, NormalPrior, State};
 use crate::rng::{Purpose, Streams};
-use crate::spectral::{FeatureSpectra, Projections, project, squared_row_norms};
+use crate::spectral::{FeatureSpectra, Projections, Window, project, squared_row_norms};
 use crate::workers::share;
 
 /// How many updates a row gets, and how many of the first are left out of the means.
@@ -133,7 +133,8 @@ pub fn mean_squared_residual<R: Real>(
         let quadratic: f64 = (0..k).map(|i| w[i] * (0..k).map(|j| c[i * k + j] * w[j]).sum::<f64>()).sum();
         squares[row] - 2.0 * linear + quadratic
     };
-    rows.iter().enumerate().map(residual).sum::<f64>() / (data.n_rows() * data.n_modes()) as f64
+    let n_cells = heldout.window.as_ref().map_or((data.n_rows() * data.n_modes()) as f64, Window::n_cells);
+    rows.iter().enumerate().map(residual).sum::<f64>() / n_cells
 }
 
 #[cfg(test)]

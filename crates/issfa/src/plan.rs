@@ -64,7 +64,7 @@ pub fn plan<R: Real>(checked: &Checked, shelf: &Shelf) -> Result<Plan> {
     let structure = checked.structure(observations.path(), observations.grid(), observations.n_sites(), shelf)?;
     inputs::choose_cells(&mut observations, settings, structure.grid())?;
     let (n_rows, n_sites) = (observations.n_rows(), observations.n_columns());
-    let memory_bytes = memory_needed(n_rows, n_sites, R::BYTES, settings);
+    let memory_bytes = memory_needed(&observations, R::BYTES, settings);
     memory::check(&format!("a fit of {n_rows} x {n_sites} in {}", R::NAME), memory_bytes)?;
     let most = (SLICE_CELLS / n_sites).clamp(8, n_rows.max(8)).min(n_rows);
     let slices = [measure::<R>(checked, shelf, most.div_ceil(2))?, measure::<R>(checked, shelf, most)?];
@@ -104,13 +104,18 @@ fn measure<R: Real>(checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<M
     let mut observations = inputs::open(&slice.settings)?;
     observations.keep_first(n_rows);
     let start = Instant::now();
-    let prepared = Prepared::<R>::from_observations(slice, observations, shelf)?;
+    let prepared = Prepared::<R>::from_observations(slice, observations, None, shelf)?;
     let load_seconds = start.elapsed().as_secs_f64();
     let mut schedule = prepared.schedule(1);
     schedule.burn_in = 0;
     let mut chain = Chain::new(crate::init::k_means(&prepared.model, 15, 0, 1), 0);
-    chain.step(&prepared.model, &schedule)?;
+    let first = chain.step(&prepared.model, &schedule)?;
     let (mut kernels, mut n_features) = (BTreeMap::new(), 0.0);
+    if prepared.model.window.is_some() {
+        // The first sweep's features are drawn jointly, as they are every so many sweeps.
+        let joint = first.steps.iter().find(|step| step.kernel == Kernel::Features).map_or(0.0, |step| step.seconds);
+        kernels.insert(Kernel::Features.name(), joint / prepared.model.joint_every as f64);
+    }
     for _ in 0..SWEEPS {
         n_features += chain.state.n_features() as f64 / SWEEPS as f64;
         for step in chain.step(&prepared.model, &schedule)?.steps {

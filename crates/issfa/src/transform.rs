@@ -138,6 +138,8 @@ impl Fitted {
         observations.drop_first(n_dropped)?;
         observations.set_mask(self.mask.clone());
         observations.allow_holes();
+        // Every batch goes through all kept draws.
+        observations.set_chunk_bytes(BATCH_BYTES);
         let n_trends = usize::from(self.detrend == Detrend::Linear);
         let names = &self.preprocessing.covariates[n_trends..];
         let files = match &new.confounds {

@@ -11,7 +11,7 @@ use issfa::data::grid::show_grid;
 use issfa::data::read::expand_inputs;
 use issfa::data::{Centering, Detrend, Missing};
 use issfa::error::bytes;
-use issfa::fit::{Ending, Prepared, memory_needed};
+use issfa::fit::{Ending, Prepared};
 use issfa::linalg::Real;
 use issfa::model::ThetaStep;
 use issfa::report::brain::{Which, check_background};
@@ -54,7 +54,7 @@ pub struct FitOptions {
     /// Iterations left out at the start (default 500, or two thirds of a shorter run)
     #[arg(long)]
     pub burn_in: Option<u64>,
-    /// Keep every n-th iteration after burn-in (default 5)
+    /// Keep every n-th iteration after burn-in (default 5, or all of a short run)
     #[arg(long)]
     pub thin: Option<u64>,
     /// Independent chains, one after the other
@@ -257,7 +257,7 @@ impl FitOptions {
                 MissingName::Impute => Missing::Impute,
             }),
         );
-        settings.mask = self.mask.map(|text| absolute_mask(&text)).or(settings.mask);
+        settings.mask = self.mask.or(settings.mask).map(|text| absolute_mask(&text));
         set(
             &mut settings.precision,
             self.precision.map(|name| match name {
@@ -332,7 +332,7 @@ pub fn announce<R: Real>(prepared: &Prepared<R>, out: &Path, common: &Common) {
         show_grid(prepared.structure.grid()),
         record.structure,
         R::NAME,
-        bytes(memory_needed(record.n_rows, prepared.mask.n_columns(), R::BYTES, settings)),
+        bytes(prepared.memory),
         settings.sweeps,
         settings.burn_in,
         ordinal(settings.thin),
@@ -341,6 +341,11 @@ pub fn announce<R: Real>(prepared: &Prepared<R>, out: &Path, common: &Common) {
     let preparation = settings.preparation(record);
     if !preparation.is_empty() {
         common.say(&format!("data: {preparation}"));
+    }
+    if prepared.findings.nothing_left {
+        err!(
+            "warning: after centring nothing is left of the data: no site varies within a run, so nothing will be found"
+        );
     }
     if prepared.findings.share_of_site_means > 0.5 && settings.center == Some(Centering::None) && record.n_rows > 1 {
         err!(
@@ -366,17 +371,21 @@ fn ordinal(n: u64) -> String {
 pub fn conclude(ending: Ending, out: &Path, signals: &Signals, common: &Common) -> Outcome {
     let run = Run::open(out)?;
     report::write_figures(&run)?;
-    let background = run.checked.settings.background.as_deref();
+    // A run may be resumed where its background is not any more.
+    let background = run.checked.settings.background.as_deref().filter(|path| path.is_file());
     for warning in report::brain::write_brain_figures(&run, &Which::Ends, background)? {
         err!("warning: {warning}");
     }
     let overview = issfa::summary::overview::Overview::of(&run)?;
-    common.say(&format!(
-        "{} persistent features; the model explains {:.1}% of the sum of squares; {} per sweep on average",
-        overview.n_persistent,
-        100.0 * overview.variance_explained,
-        seconds(overview.seconds_per_sweep),
-    ));
+    common.say(&match overview.n_kept {
+        0 => "no draws were kept yet: burn-in is not over".to_string(),
+        _ => format!(
+            "{} persistent features; all but noise is {:.1}% of the sum of squares; {} per sweep on average",
+            overview.n_persistent,
+            100.0 * overview.variance_explained,
+            seconds(overview.seconds_per_sweep),
+        ),
+    });
     match ending {
         Ending::Finished => {
             common.say(&format!("done: {}; next: issfa summary {}", out.display(), out.display()));

@@ -23,7 +23,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     background: Option<PathBuf>,
     /// Which features of brain images get a figure of their own: all, or ids of features.tsv (default: the first and the
-    /// last of the ranking by correlation between runs)
+    /// last of the ranking by correlation between runs); figures of other features are taken away
     #[arg(long, value_name = "all|ID,ID...")]
     features: Option<String>,
 }
@@ -35,7 +35,14 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         err!("warning: no figure of eigenvalues: {problem}");
     }
     issfa::report::write_figures(&run)?;
-    let background = options.background.as_deref().or(run.checked.settings.background.as_deref());
+    let of_the_fit = run.checked.settings.background.as_deref();
+    if let Some(path) = of_the_fit.filter(|path| options.background.is_none() && !path.is_file()) {
+        err!(
+            "warning: the fit's background {} is not there any more; the mean of the data takes its place",
+            path.display()
+        );
+    }
+    let background = options.background.as_deref().or(of_the_fit.filter(|path| path.is_file()));
     for warning in write_brain_figures(&run, &which(options.features.as_deref())?, background)? {
         err!("warning: {warning}");
     }

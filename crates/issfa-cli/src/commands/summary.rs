@@ -51,8 +51,8 @@ fn print(overview: &Overview) {
         out!("data: {}\n", overview.preparation);
     }
     out!(
-        "{} persistent features (in at least half of the kept sweeps), {} of which hold 95% of their sums of squares; the \
-         model explains {:.2}% of the data's",
+        "{} persistent features (in at least half of the kept sweeps), {} of which hold 95% of their sums of squares; all \
+         but noise is {:.2}% of the data's",
         overview.n_persistent,
         overview.n_carrying_95,
         100.0 * overview.variance_explained,
@@ -60,6 +60,10 @@ fn print(overview: &Overview) {
     print_counts(overview);
     if let Some(dimension) = overview.minka_dimension {
         out!("principal components by Minka's evidence: {dimension}");
+    }
+    if overview.n_kept == 0 {
+        out!("\nno draws were kept yet: burn-in is not over");
+        return;
     }
     out!("\n{:24} {:>12} {:>12} {:>12} {:>12} {:>7} {:>6}", "", "mean", "5%", "median", "95%", "ESS", "R-hat");
     for quantity in &overview.quantities {

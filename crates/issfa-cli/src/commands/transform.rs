@@ -9,7 +9,7 @@ use issfa::data::write::{NpyWriter, write_npy_f32};
 use issfa::linalg::Real;
 use issfa::run_folder::{Output, Run, check_output, prepare_output};
 use issfa::summary::export::{self, RunImages};
-use issfa::transform::Fitted;
+use issfa::transform::{CenterNew, Fitted};
 use std::path::PathBuf;
 
 /// Weights, activations and denoised versions of new observations
@@ -40,6 +40,11 @@ fn transform<R: Real>(run: &Run, options: &Options, common: &Common) -> Outcome 
     let fitted = Fitted::open(run)?;
     let (new, center) = options.how.rows(&options.new)?;
     let observations = fitted.open_rows(&new)?;
+    if observations.space().is_some() && center == CenterNew::Train {
+        common.say(
+            "centred by the training means; for images of another run or subject --center-new own is usually better",
+        );
+    }
     check_output(&options.out, Output::Transform, common.overwrite)?;
     fitted.check_ids(&options.drop)?;
     prepare_output(&options.out, Output::Transform)?;

@@ -261,6 +261,21 @@ fn listed(names: &[String]) -> String {
     if names.len() > LISTED { format!("{shown}, .. ({} in all)", names.len()) } else { shown }
 }
 
+impl Confounds {
+    /// Brings the columns into the order of these names, which are its own.
+    pub fn order_as(&mut self, names: &[String]) {
+        let mut names: Vec<&String> = names.iter().collect();
+        let mut seen = std::collections::HashSet::new();
+        names.retain(|name| seen.insert(*name));
+        let place =
+            |name: &String| self.names.iter().position(|own| own == name).expect("the names are the table's own");
+        let places: Vec<usize> = names.iter().map(|name| place(name)).collect();
+        let ordered = |row: &[f64]| places.iter().map(|&at| row[at]).collect::<Vec<_>>();
+        self.values = self.values.chunks_exact(self.names.len().max(1)).flat_map(ordered).collect();
+        self.names = names.into_iter().cloned().collect();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,9 @@ use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
+/// A column whose centred sum of squares is below this share of the raw one is constant but for rounding.
+const CONSTANT: f64 = 1e-20;
+
 /// Which trend is taken out of each run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -61,7 +64,6 @@ impl Covariates {
                 return Err(Error::malformed(path, problem));
             }
             covariates.push_run(detrend, table.map(|(_, table)| table), &kept, n_dropped);
-            covariates.check_count(observations, run, kept.len())?;
         }
         Ok(covariates)
     }
@@ -79,22 +81,29 @@ impl Covariates {
         }
         for column in 0..n {
             let mean = self.values[first + column..].iter().step_by(n).sum::<f64>() / (kept.len() as f64).max(1.0);
-            self.values[first + column..].iter_mut().step_by(n).for_each(|x| *x -= mean);
+            let own = || self.values[first + column..].iter().step_by(n);
+            let (raw, left): (f64, f64) = (own().map(|x| x * x).sum(), own().map(|x| (x - mean).powi(2)).sum());
+            // What rounding leaves of a constant column is no covariate.
+            let factor = if left > CONSTANT * raw { 1.0 } else { 0.0 };
+            self.values[first + column..].iter_mut().step_by(n).for_each(|x| *x = factor * (*x - mean));
         }
     }
 
-    fn check_count(&self, observations: &Observations, run: usize, n_kept: usize) -> Result<()> {
-        // A mean and the covariates would explain a run with fewer rows altogether. Runs cut short by a plan are let be.
-        if n_kept == 0 || n_kept > self.n_columns() + 1 || observations.is_cut_short() {
+    /// Refuses runs so short that a mean and the covariates fitted to them would explain them altogether.
+    pub fn check_lengths(&self, observations: &Observations) -> Result<()> {
+        // Runs cut short by a plan are let be.
+        let too_short = |run: &usize| (1..=self.n_columns() + 1).contains(&observations.run_rows(*run).len());
+        let Some(run) = (0..observations.n_runs()).find(too_short) else { return Ok(()) };
+        if self.names.is_empty() || observations.is_cut_short() {
             return Ok(());
         }
         let problem = format!(
-            "run {} has {n_kept} rows, which its mean and {} covariates explain altogether; use fewer columns \
-             (--confound-columns)",
+            "run {} has {} rows, which its mean and these {} covariates explain altogether; take fewer out",
             run + 1,
+            observations.run_rows(run).len(),
             self.n_columns()
         );
-        Err(Error::setting("--confounds", self.names.join(", "), problem))
+        Err(Error::setting("--detrend, --confounds", self.names.join(", "), problem))
     }
 
     /// The columns' names.

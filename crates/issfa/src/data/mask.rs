@@ -32,7 +32,8 @@ impl Mask {
     /// Reads a mask on `grid`: not 0 and not NaN is inside.
     pub fn read(path: &Path, grid: &[usize]) -> Result<Mask> {
         let (shape, values) = read_image(path)?;
-        let same = shape == grid || shape == [values.len()] && values.len() == grid.iter().product::<usize>();
+        // Another number of axes is another way to write the same sites; as many axes of other lengths are not.
+        let same = shape == grid || shape.len() != grid.len() && values.len() == grid.iter().product::<usize>();
         if !same {
             let problem =
                 format!("the mask has the shape {}, but the data have the grid {}", show_grid(&shape), show_grid(grid));
@@ -186,7 +187,8 @@ mod tests {
         let path = folder.path().join("mask.npy");
         write_npy_f64(&path, &[2, 2], &[1.0, 0.0, f64::NAN, 2.0]).unwrap();
         assert_eq!(Mask::read(&path, &[2, 2]).unwrap().sites(), [0, 3]);
-        assert!(Mask::read(&path, &[4]).unwrap_err().to_string().contains("shape 2x2"));
+        assert_eq!(Mask::read(&path, &[4]).unwrap().sites(), [0, 3]);
+        assert!(Mask::read(&path, &[4, 1]).unwrap_err().to_string().contains("shape 2x2"));
         write_npy_f64(&path, &[2, 2], &[0.0; 4]).unwrap();
         assert!(Mask::read(&path, &[2, 2]).unwrap_err().to_string().contains("empty"));
     }

@@ -54,7 +54,11 @@ impl Observations {
     /// the volumes of one.
     pub fn open(paths: &[PathBuf]) -> Result<Observations> {
         if paths.is_empty() {
-            return Err(Error::setting("INPUT", "(none)", format!("give at least one {} file", read::ENDINGS)));
+            return Err(Error::setting(
+                "INPUT",
+                "(none)",
+                format!("give at least one {} file, before options that take several files", read::ENDINGS),
+            ));
         }
         let sources: Vec<Arc<dyn RowSource>> = read::open_runs(paths)?.into_iter().map(Arc::from).collect();
         let first = &sources[0];
@@ -347,6 +351,11 @@ fn check_source(source: &dyn RowSource, grid: &[usize], because: &str) -> Result
     }
 }
 
+/// The indices of a site along the axes of a grid.
+fn place_on(grid: &[usize], site: usize) -> Vec<usize> {
+    (0..grid.len()).map(|axis| site / grid[axis + 1..].iter().product::<usize>() % grid[axis]).collect()
+}
+
 /// Refuses images whose voxels lie elsewhere than those of the first image.
 fn check_spaces(sources: &[Arc<dyn RowSource>]) -> Result<()> {
     let mut images = sources.iter().filter_map(|source| Some((source.path(), source.space()?)));
@@ -377,6 +386,7 @@ fn check_cells(values: &[f64], mask: &Mask, first_row: usize, source: &dyn RowSo
                 path: source.row_path(row).to_path_buf(),
                 row: source.row_number(row),
                 site,
+                place: source.grid().map_or(String::new(), |grid| format!(" {:?}", place_on(grid, site))),
                 value: values[at],
             })
         }
@@ -481,6 +491,6 @@ mod tests {
         std::fs::write(&paths[1], bytes).unwrap();
         let observations = Observations::open(&paths).unwrap();
         let error = observations.for_each_chunk(&mut |_, _, _| Ok(())).unwrap_err().to_string();
-        assert!(error.contains("b.nii: row 1, site 0 is NaN"), "{error}");
+        assert!(error.contains("b.nii: row 1, site 0 [0, 0, 0] is NaN"), "{error}");
     }
 }

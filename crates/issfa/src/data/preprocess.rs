@@ -68,6 +68,8 @@ pub struct Findings {
     pub share_of_site_means: f64,
     /// The sum of squares after centring, in the user's units.
     pub sum_of_squares: f64,
+    /// Whether centring leaves nothing but rounding errors.
+    pub nothing_left: bool,
     /// Cells that were observed.
     pub n_cells: f64,
 }
@@ -107,7 +109,8 @@ impl Preprocessing {
         }
         let n_cells: f64 = n_seen.iter().sum();
         fitted.factor = positive_or_one((scaled_squares / n_cells).sqrt());
-        Ok((fitted, Findings { share_of_site_means, sum_of_squares, n_cells }))
+        let nothing_left = sum_of_squares <= CONSTANT * raw_squares;
+        Ok((fitted, Findings { share_of_site_means, sum_of_squares, nothing_left, n_cells }))
     }
 
     fn squares_by_site(&self, observations: &Observations) -> Result<Vec<f64>> {

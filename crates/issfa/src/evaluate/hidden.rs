@@ -4,7 +4,7 @@
 use crate::data::load::{Loaded, training_rows};
 use crate::data::preprocess::MeansOf;
 use crate::data::regression::Regression;
-use crate::data::{Observations, Preprocessing};
+use crate::data::{Observations, Preprocessing, memory};
 use crate::draws::{Draw, Draws};
 use crate::error::{Error, Result};
 use crate::linalg::{Real, View, cholesky, multiply};
@@ -64,6 +64,9 @@ pub fn evaluate<R: Real>(
     }
     let fitted = Fitted::open(run)?;
     let observations = fitted.open_rows(new)?;
+    let (n_rows, n_columns) = (observations.n_rows() as u64, observations.n_columns() as u64);
+    let training = run.record.n_rows as u64 * n_columns * R::BYTES as u64;
+    memory::check("hidden cells of new rows, and principal components", 16 * n_rows * n_columns + training)?;
     let mut rows = hide(&observations, share_hidden, seed)?;
     prepare(&mut rows, &observations, &fitted.preprocessing, center);
     for (number, path) in fitted.draws.iter().enumerate() {
@@ -71,6 +74,8 @@ pub fn evaluate<R: Real>(
         let streams = Streams { seed: fitted.seed, chain: 0, sweep: number as u64 };
         add_predictions(&draw, &fitted, &streams, &mut rows);
     }
+    // Of a row without any visible cell nothing can be said.
+    rows.retain(|row| row.prepared.iter().any(|x| !x.is_nan()));
     add_pca_errors::<R>(run, &fitted, &mut rows)?;
     Ok(report(rows, &fitted))
 }

@@ -159,7 +159,7 @@ fn update_half<R: Real>(
 fn prepared_with(terms: &[FeatureTerms], gram: &[f64]) -> Vec<Prepared> {
     let k = terms.len();
     let own = |(feature, terms): (usize, &FeatureTerms)| {
-        Prepared::new(&FeatureTerms { squared_norm: gram[feature * k + feature], ..*terms })
+        Prepared::new(&FeatureTerms { squared_norm: gram[feature * k + feature].max(0.0), ..*terms })
     };
     terms.iter().enumerate().map(own).collect()
 }

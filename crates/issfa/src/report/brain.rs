@@ -4,6 +4,7 @@
 use crate::data::nifti::Header;
 use crate::data::read;
 use crate::data::read::npy::read_npy_f32;
+use crate::data::runs::NamedRun;
 use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::figures::brain::{BrainFigure, TimeCourse, Volume, brain_figure};
@@ -52,7 +53,6 @@ pub fn write_brain_figures(run: &Run, which: &Which, background: Option<&Path>) 
     let folder = run.folder.join("figures");
     write_ranking(run, &folder)?;
     let Some(header) = run.space()? else { return Ok(Vec::new()) };
-    remove_old(&folder)?;
     let table = read_table(&run.folder.join("features.tsv"))?;
     if table.is_empty() {
         return Ok(Vec::new());
@@ -67,7 +67,10 @@ pub fn write_brain_figures(run: &Run, which: &Which, background: Option<&Path>) 
         header,
         table,
     };
-    for place in results.choose(which)? {
+    let chosen = results.choose(which)?;
+    // Only now that nothing is missing.
+    remove_old(&folder)?;
+    for place in chosen {
         let id = results.table[place].id;
         results.figure(run, place)?.save(&folder, &format!("feature_{id}"))?;
     }
@@ -130,8 +133,10 @@ impl Results {
             Which::All => Ok((0..self.table.len()).collect()),
             Which::These(ids) => ids.iter().map(|&id| place(id).ok_or_else(|| self.unknown(id))).collect(),
             Which::Ends => {
-                let ranked: Vec<u64> =
-                    self.ranking.iter().filter(|row| !row.correlation.is_nan()).map(|row| row.id).collect();
+                // A feature that some runs do not use at all says little about runs being alike.
+                let n_runs = self.ranking.iter().map(|row| row.n_runs).max().unwrap_or(0);
+                let compares = |row: &&Synchrony| !row.correlation.is_nan() && row.n_runs == n_runs;
+                let ranked: Vec<u64> = self.ranking.iter().filter(compares).map(|row| row.id).collect();
                 let ends = match &ranked[..] {
                     [] => return Ok((0..self.table.len().min(SHOWN_OF_ONE_RUN)).collect()),
                     [one] => vec![*one],
@@ -182,13 +187,17 @@ impl Results {
     fn courses(&self, run: &Run, place: usize) -> Vec<TimeCourse> {
         let k = self.table.len();
         let mut first = 0;
-        let course = |run: &crate::data::runs::NamedRun| {
+        // Rows that were dropped keep their place in time.
+        let n_dropped = run.checked.settings.drop_volumes;
+        let course = |run: &NamedRun| {
             let rows = first..first + run.n_rows;
             first += run.n_rows;
+            let weights = rows.clone().map(|row| f64::from(self.weights[row * k + place]));
+            let active = rows.map(|row| self.activation[row * k + place] >= 0.5);
             TimeCourse {
                 name: run.name.clone(),
-                weights: rows.clone().map(|row| f64::from(self.weights[row * k + place])).collect(),
-                active: rows.map(|row| self.activation[row * k + place] >= 0.5).collect(),
+                weights: std::iter::repeat_n(f64::NAN, n_dropped).chain(weights).collect(),
+                active: std::iter::repeat_n(true, n_dropped).chain(active).collect(),
             }
         };
         run.record.runs.iter().map(course).collect()

@@ -14,6 +14,7 @@ use crate::rng::{Purpose, Streams};
 use crate::workers::share;
 use rand_distr::{Distribution, StandardNormal};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What the features depend on besides the data and the loadings \[M2\].
 pub struct FeatureConditional<'a> {
@@ -40,7 +41,7 @@ pub struct Projections {
     with_data: Vec<f64>,
     gram: Vec<f64>,
     /// The gram matrices of rows that have holes, by row.
-    own_grams: BTreeMap<usize, Vec<f64>>,
+    own_grams: BTreeMap<usize, Arc<Vec<f64>>>,
     squared_residual: f64,
     features_fresh: bool,
     residual_fresh: bool,
@@ -67,17 +68,13 @@ impl Projections {
     /// The gram matrix of a row that has holes.
     pub fn own_gram(&self, row: usize) -> Option<&[f64]> {
         assert!(self.features_fresh, "the projections are stale: a pass must come first");
-        self.own_grams.get(&row).map(Vec::as_slice)
+        self.own_grams.get(&row).map(|gram| gram.as_slice())
     }
 
-    /// Takes cells that a row lacks out of its gram matrix and the residual; `values` has the features at each of them.
-    pub(super) fn leave_out(&mut self, row: usize, entries: &[Entry], values: &[Vec<f64>]) {
-        let k = self.n_features;
-        let mut gram = self.gram.clone();
+    /// Gives a row a gram matrix of its own and takes the cells that it lacks out of the residual; `values` has the features
+    /// at each of them.
+    pub(super) fn leave_out(&mut self, row: usize, entries: &[Entry], values: &[Vec<f64>], gram: Arc<Vec<f64>>) {
         for features in values {
-            for (i, own) in gram.chunks_exact_mut(k.max(1)).enumerate() {
-                own.iter_mut().zip(features).for_each(|(sum, x)| *sum -= features[i] * x);
-            }
             // The data are 0 there, so that the residual holds what the features say.
             let explained: f64 = entries.iter().map(|entry| entry.weight * features[entry.feature]).sum();
             self.squared_residual -= explained * explained;

@@ -14,6 +14,7 @@ use crate::rng::{Purpose, Stream, Streams};
 use crate::structure::{Direction, Structure};
 use crate::workers::share;
 use rand_distr::{Distribution, StandardNormal};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Which cells of the grid the data hold.
@@ -126,10 +127,47 @@ impl Window {
     ) -> Projections {
         let mut columns = self.at_columns(spectra);
         let mut projections = project(data, row_norms, loadings, &mut columns, comm);
+        // Rows often lack the same cells as the row before.
+        let mut last: Option<(&[u32], Arc<Vec<f64>>)> = None;
         for (row, holes) in self.holes.iter().enumerate().filter(|(_, holes)| !holes.is_empty()) {
-            projections.leave_out(row, loadings.row(row), &values_at(&columns, holes));
+            let values = values_at(&columns, holes);
+            let gram = match &last {
+                Some((same, gram)) if *same == &holes[..] => gram.clone(),
+                _ => Arc::new(self.own_gram(&projections, &columns, holes, &values)),
+            };
+            last = Some((holes, gram.clone()));
+            projections.leave_out(row, loadings.row(row), &values, gram);
         }
         projections
+    }
+
+    /// `S S'` over the columns that a row holds: what it lacks taken off, or, where that is most, what it has added up, since
+    /// little would be left of large numbers.
+    fn own_gram<R: Real>(
+        &self,
+        projections: &Projections,
+        columns: &FeatureSpectra<R>,
+        holes: &[u32],
+        values: &[Vec<f64>],
+    ) -> Vec<f64> {
+        let k = columns.n_features();
+        let add = |gram: &mut [f64], values: &[Vec<f64>], sign: f64| {
+            for features in values {
+                for (own, x) in gram.chunks_exact_mut(k.max(1)).zip(features) {
+                    own.iter_mut().zip(features).for_each(|(sum, y)| *sum += sign * x * y);
+                }
+            }
+        };
+        if 2 * holes.len() <= self.sites.len() {
+            let mut gram = projections.gram().to_vec();
+            add(&mut gram, values, -1.0);
+            return gram;
+        }
+        let seen: Vec<u32> =
+            (0..self.sites.len() as u32).filter(|column| holes.binary_search(column).is_err()).collect();
+        let mut gram = vec![0.0; k * k];
+        add(&mut gram, &values_at(columns, &seen), 1.0);
+        gram
     }
 
     /// Draws the features given the loadings and what was observed, and projects the data onto them.
@@ -208,16 +246,17 @@ impl Window {
         );
     }
 
-    /// Draws what holes lack given the rotated features by site: the site, and what it adds to the rotated statistic.
+    /// Draws what holes lack given the rotated features by site: for every site with holes, what they add to the rotated
+    /// statistic.
     fn fill_holes(
         &self,
         turned: &[Vec<f64>],
         incomplete: &[(usize, Vec<f64>)],
         conditional: &WindowConditional,
         round: u32,
-    ) -> Vec<(usize, Vec<f64>)> {
+    ) -> BTreeMap<usize, Vec<f64>> {
         let noise_sd = conditional.noise_variance.sqrt();
-        let mut filled = Vec::new();
+        let mut filled = BTreeMap::new();
         for (row, weights) in incomplete {
             let mut stream = conditional.streams.stream(Purpose::MissingCells, 2 * round + 1, *row as u64);
             for &column in &self.holes[*row] {
@@ -225,7 +264,7 @@ impl Window {
                 let normal: f64 = StandardNormal.sample(&mut stream);
                 let mean: f64 = weights.iter().zip(turned).map(|(w, image)| w * image[site]).sum();
                 let value = mean + noise_sd * normal;
-                filled.push((site, weights.iter().map(|w| w * value).collect()));
+                add_to(&mut filled, site, weights, value);
             }
         }
         filled
@@ -243,7 +282,7 @@ impl Window {
         conditional: &WindowConditional,
     ) {
         let WindowConditional { noise_variance, precisions, streams, .. } = *conditional;
-        let mut from_holes = Vec::new();
+        let mut from_holes = BTreeMap::new();
         if !incomplete.is_empty() {
             self.transform_all(Direction::ToSites, turned);
             from_holes = self.fill_holes(turned, incomplete, conditional, 0);
@@ -264,7 +303,8 @@ impl Window {
                 *x += h.sqrt() * normal;
             }
             let system = System { window: self, incomplete: &[], noise_variance, from_data: &[from_data], precisions };
-            *spectrum = system.solve(vec![std::mem::take(spectrum)]).swap_remove(0);
+            let enough = system.least_size_of_a_draw();
+            *spectrum = system.solve(vec![std::mem::take(spectrum)], enough).swap_remove(0);
         });
     }
 
@@ -296,12 +336,16 @@ impl Window {
                 pull.iter_mut().zip(&from_data),
                 || (),
                 |_, (row, from_data)| {
-                    let solved = system(std::slice::from_ref(from_data)).solve(vec![std::mem::take(row)]);
-                    *row = solved.into_iter().next().expect("one right side has one solution");
+                    let system = system(std::slice::from_ref(from_data));
+                    let right = vec![std::mem::take(row)];
+                    let enough = system.size(&right) * SOLVED * SOLVED;
+                    *row = system.solve(right, enough).swap_remove(0);
                 },
             );
         } else {
-            pull = system(&from_data).solve(pull);
+            let system = system(&from_data);
+            let enough = system.size(&pull) * SOLVED * SOLVED;
+            pull = system.solve(pull, enough);
         }
         let means = rotated(&rotation.vectors, k, Turned::Out, &pull);
         FeatureSpectra::from_vectors(self.structure.n_sites(), &means)
@@ -360,12 +404,12 @@ impl System<'_> {
         let window = self.window;
         images.iter_mut().zip(spectra).for_each(|(image, spectrum)| image.copy_from_slice(spectrum));
         window.transform_all(Direction::ToSites, images);
-        let mut without: Vec<(usize, Vec<f64>)> = Vec::new();
+        let mut without = BTreeMap::new();
         for (row, weights) in self.incomplete {
             for &column in &window.holes[*row] {
                 let site = window.sites[column as usize];
                 let explained: f64 = weights.iter().zip(images.iter()).map(|(w, image)| w * image[site]).sum();
-                without.push((site, weights.iter().map(|w| w * explained / self.noise_variance).collect()));
+                add_to(&mut without, site, weights, explained / self.noise_variance);
             }
         }
         share(
@@ -391,13 +435,22 @@ impl System<'_> {
         residual.iter().zip(self.from_data).map(one).sum()
     }
 
-    /// Conjugate gradients, preconditioned by what the precision would be if everything had been observed.
-    fn solve(&self, pull: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
+    /// The size of a residual that is small beside the scatter of one draw, which adds up to one a mode: the energy of the
+    /// error, `r' A^-1 r`, is at most the size times `(lambda / sigma^2 + h) / h` at the smoothest mode.
+    fn least_size_of_a_draw(&self) -> f64 {
+        let least = self.precisions.iter().copied().fold(f64::INFINITY, f64::min);
+        let worst = self.from_data.iter().copied().fold(0.0, f64::max);
+        SMALL_ERROR * self.precisions.len() as f64 * least / (worst + least)
+    }
+
+    /// Conjugate gradients, preconditioned by what the precision would be if everything had been observed, until the
+    /// residual's size is `enough`.
+    fn solve(&self, pull: Vec<Vec<f64>>, enough: f64) -> Vec<Vec<f64>> {
         let zeros = || pull.iter().map(|row| vec![0.0; row.len()]).collect::<Vec<_>>();
         let (mut solution, mut direction, mut applied) = (zeros(), zeros(), zeros());
         let mut residual = pull;
         let mut size = self.size(&residual);
-        let (enough, mut ratio) = (size * SOLVED * SOLVED, 0.0);
+        let mut ratio = 0.0;
         for _ in 0..MOST_STEPS {
             if size <= enough {
                 break;
@@ -417,9 +470,17 @@ impl System<'_> {
     }
 }
 
-/// When conjugate gradients stop: the residual's size beside the first one's, and steps at most.
-const SOLVED: f64 = 1e-5;
-const MOST_STEPS: usize = 1000;
+/// When conjugate gradients stop: for means, the residual beside the right side; for draws, the energy of the error beside
+/// that of the draw; and steps at most, which rounding may ask for.
+const SOLVED: f64 = 1e-6;
+const SMALL_ERROR: f64 = 1e-3;
+const MOST_STEPS: usize = 3000;
+
+/// Adds `factor` times some weights to what a site has.
+fn add_to(sums: &mut BTreeMap<usize, Vec<f64>>, site: usize, weights: &[f64], factor: f64) {
+    let sums = sums.entry(site).or_insert_with(|| vec![0.0; weights.len()]);
+    sums.iter_mut().zip(weights).for_each(|(sum, w)| *sum += w * factor);
+}
 
 fn inner(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>()).sum()
