@@ -3,8 +3,11 @@
 use clap::{Args, ValueEnum};
 use issfa::data::grid::parse_grid;
 use issfa::data::memory;
+use issfa::data::read::expand_inputs;
 use issfa::structure::{Curve, Shelf, Spectrum, Structure, expression};
+use issfa::transform::{CenterNew, NewConfounds, NewRows};
 use issfa::{Error, Result};
+use std::path::{Path, PathBuf};
 
 /// Options of every command.
 #[derive(Args, Clone)]
@@ -112,4 +115,41 @@ pub fn numbers(name: &str, text: &str) -> Result<Vec<f64>> {
 /// Reads two numbers joined by a comma.
 pub fn pair(name: &str, text: &str) -> Result<[f64; 2]> {
     numbers(name, text)?.try_into().map_err(|_| Error::setting(name, text, "give two numbers joined by a comma"))
+}
+
+/// How new rows are read and centred.
+#[derive(Args)]
+pub struct NewRowOptions {
+    /// Centre new rows by the training means (and take trend and confounds off with the training slopes), or by the means
+    /// and slopes of each new file
+    #[arg(long, value_enum, default_value = "train")]
+    center_new: CenterNewName,
+    /// Confounds of the new rows, one file each, where the fit had some; or none
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    confounds: Vec<PathBuf>,
+    /// Leave out the first N rows of each new file (default: as in the fit)
+    #[arg(long, value_name = "N")]
+    drop_volumes: Option<usize>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum CenterNewName {
+    Train,
+    Own,
+}
+
+impl NewRowOptions {
+    /// The rows, and what they are centred by.
+    pub fn rows(&self, files: &[PathBuf]) -> Result<(NewRows, CenterNew)> {
+        let confounds = match &self.confounds[..] {
+            [] => NewConfounds::Unsaid,
+            [word] if word == Path::new("none") => NewConfounds::Without,
+            files => NewConfounds::Files(expand_inputs(files)?),
+        };
+        let center = match self.center_new {
+            CenterNewName::Train => CenterNew::Train,
+            CenterNewName::Own => CenterNew::Own,
+        };
+        Ok((NewRows { paths: expand_inputs(files)?, confounds, drop_volumes: self.drop_volumes }, center))
+    }
 }

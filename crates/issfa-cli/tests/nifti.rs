@@ -87,13 +87,19 @@ fn images_and_arrays_are_the_same_data() {
     array(&bench, "sub.npy");
     assert_eq!(bench.bytes("sub.nii.gz")[..2], [0x1f, 0x8b]);
     for (input, run) in [("sub.nii", "plain"), ("sub.nii.gz", "run"), ("sub.npy", "array")] {
-        bench.ok(&format!("fit {input} {SHORT} --out {run}"));
+        // Images are centred by site unless told otherwise, arrays are not.
+        let center = if run == "array" { "--center site" } else { "" };
+        bench.ok(&format!("fit {input} {SHORT} {center} --out {run}"));
         bench.ok(&format!("summary {run}"));
     }
     assert_eq!(bench.trace("run"), bench.trace("array"));
     assert_eq!(bench.trace("plain"), bench.trace("array"));
     assert_eq!(bench.bytes("run/features.npy"), bench.bytes("array/features.npy"));
     bench.ok("transform run sub.nii --out new --quiet");
+    assert!(bench.path("new/reconstruction_sub.nii.gz").is_file());
+    image(&bench, "moved.nii", -25.0);
+    let refused = bench.fails(2, "transform run moved.nii --out no");
+    assert!(refused.contains("-25") && refused.contains("-20") && !bench.path("no").exists(), "{refused}");
     bench.ok("evaluate run --data sub.nii.gz --hide 0.2 --json");
     bench.ok(&format!("plan sub.nii.gz {SHORT}"));
     bench.ok("resume run --sweeps +3 --quiet");
@@ -194,4 +200,35 @@ fn malformed_images_are_named() {
     assert!(bench.fails(2, "fit pair.img --out run").contains("nibabel"));
     assert!(!bench.path("run").exists());
     assert!(Header::parse(Path::new("good.nii"), &good).is_ok());
+}
+
+#[test]
+fn features_are_drawn_over_a_background() {
+    let bench = Bench::empty();
+    image(&bench, "a.nii", -20.0);
+    image(&bench, "b.nii", -20.0);
+    array(&bench, "array.npy");
+    bench.write("anatomy.nii", [header([3, 5, 4, 3, 1], -20.0), stored(0..1)].concat());
+    let refused =
+        |background: &str| bench.fails(2, &format!("fit a.nii b.nii {SHORT} --background {background} --out run"));
+    assert!(refused("nowhere.nii").contains("nowhere.nii"));
+    assert!(refused("array.npy").contains("is not an image"));
+    assert!(!bench.path("run").exists(), "a wrong background is found out before the fit");
+    bench.ok(&format!("fit a.nii b.nii {SHORT} --background anatomy.nii --out run"));
+    let figures = || -> Vec<String> {
+        let names = std::fs::read_dir(bench.path("run/figures")).unwrap();
+        let mut names: Vec<String> = names.map(|name| name.unwrap().file_name().to_string_lossy().into()).collect();
+        names.retain(|name| name.starts_with("feature_") && name.ends_with(".png"));
+        names.sort();
+        names
+    };
+    assert!(bench.path("run/figures/synchrony.png").is_file() && !figures().is_empty());
+    let table = String::from_utf8(bench.bytes("run/features.tsv")).unwrap();
+    let ids: Vec<&str> = table.lines().skip(1).map(|line| line.split('\t').next().unwrap()).collect();
+    bench.ok("report run --features all --quiet");
+    assert_eq!(figures().len(), ids.len());
+    bench.ok(&format!("report run --features {} --quiet", ids[0]));
+    assert_eq!(figures(), [format!("feature_{}.png", ids[0])]);
+    assert!(bench.fails(2, "report run --features 99999").contains("99999"));
+    assert!(bench.fails(2, "report run --features some").contains("--features = some"));
 }

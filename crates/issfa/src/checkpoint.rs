@@ -56,24 +56,30 @@ pub fn load<R: Real>(
     fingerprint: &str,
     with_reconstruction: Option<(usize, usize)>,
 ) -> Result<Checkpoint<R>> {
-    let path = path(chain_folder);
-    let stored = Stored::open(&path)?;
-    check_format(&stored, &path)?;
-    let found = stored.text("fingerprint")?;
-    if found != fingerprint {
-        return Err(Error::OtherOrigin {
-            path,
-            what: "settings",
-            found: found.to_string(),
-            expected: fingerprint.to_string(),
-        });
-    }
+    let stored = open(chain_folder, fingerprint)?;
     Ok(Checkpoint {
         sweep: stored.number("sweep")?,
         state: take_state(&stored)?,
         posterior: take_posterior(&stored, with_reconstruction)?,
         counters: counters(&stored),
     })
+}
+
+/// Refuses the checkpoint of another run.
+pub fn check_origin(chain_folder: &Path, fingerprint: &str) -> Result<()> {
+    open(chain_folder, fingerprint).map(|_| ())
+}
+
+fn open(chain_folder: &Path, fingerprint: &str) -> Result<Stored> {
+    let path = path(chain_folder);
+    let stored = Stored::open(&path)?;
+    check_format(&stored, &path)?;
+    let found = stored.text("fingerprint")?;
+    if found == fingerprint {
+        return Ok(stored);
+    }
+    let (found, expected) = (found.to_string(), fingerprint.to_string());
+    Err(Error::OtherOrigin { path, what: "settings", found, expected })
 }
 
 fn counters(stored: &Stored) -> Counters {

@@ -1,7 +1,8 @@
 //! Settings of a fit: raw (as in TOML and on the command line, defaults here), then checked.
 
-use crate::data::Centering;
 use crate::data::grid::{parse_grid, show_grid};
+use crate::data::runs::NamedRun;
+use crate::data::{Centering, Detrend, Missing};
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
 use crate::model::{GammaPrior, InverseGammaPrior, NormalPrior, Priors, ThetaStep, WeightMeanPrior};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The format of run folders, checkpoints and draws; raised when an older version could not read them.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// Every setting of a fit, by the names of the options.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,8 +40,26 @@ pub struct Settings {
     pub target_r2: Option<String>,
     #[serde(alias = "theta_step")]
     pub theta_step: ThetaStep,
-    pub center: Centering,
+    /// Left out: none for tables, site for images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub center: Option<Centering>,
     pub scale: bool,
+    pub detrend: Detrend,
+    /// One file a run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub confounds: Vec<PathBuf>,
+    #[serde(alias = "confound_columns", skip_serializing_if = "Vec::is_empty")]
+    pub confound_columns: Vec<String>,
+    /// Rows left out at the start of each run.
+    #[serde(alias = "drop_volumes")]
+    pub drop_volumes: usize,
+    /// A file that names the runs of a single array.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<PathBuf>,
+    /// A file, or `auto`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mask: Option<String>,
+    pub missing: Missing,
     pub precision: Precision,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spill: Option<PathBuf>,
@@ -49,6 +68,12 @@ pub struct Settings {
     pub reconstruct: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heldout: Option<PathBuf>,
+    /// The size that exceedance maps are about, in mean absolute values of a feature.
+    pub exceed: f64,
+    pub melodic: bool,
+    /// The anatomical image under the figures of features.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub background: Option<PathBuf>,
     #[serde(alias = "time_budget", skip_serializing_if = "Option::is_none")]
     pub time_budget: Option<String>,
     #[serde(alias = "checkpoint_every")]
@@ -105,6 +130,8 @@ pub enum WeightMeanSetting {
 pub struct SweepSettings {
     pub row_sweeps: u32,
     pub birth_rounds: u32,
+    /// Under a mask: every so many sweeps features are drawn jointly with what lies outside.
+    pub joint_every: u64,
     pub kernels: Vec<Kernel>,
 }
 
@@ -121,6 +148,28 @@ pub struct Record {
     /// Raw data are divided by this before sampling (after centring and site scaling).
     pub data_scale: f64,
     pub inputs: Vec<InputRecord>,
+    /// Whether the inputs are images, so that results are written as such too.
+    #[serde(default)]
+    pub images: bool,
+    /// The runs, with the rows of each.
+    pub runs: Vec<NamedRun>,
+    /// What was regressed out of every site beside its mean.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub covariates: Vec<String>,
+    /// Checksums of the confounds and of the names of runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub side_checksums: Vec<String>,
+    /// Sites that take part, where a mask leaves some out, and their checksum: they are in mask.npy or mask.nii.gz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_masked_sites: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask_checksum: Option<String>,
+    /// Cells that were not observed, of rows that took part.
+    #[serde(default)]
+    pub n_missing_cells: u64,
+    /// Rows of the input without any value, which are not part of the fit; they count from 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub empty_rows: Vec<usize>,
     /// The files of the structure; their decompositions are in the run's folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graphs: Vec<GraphFile>,
@@ -152,13 +201,23 @@ impl Default for Settings {
             max_features: None,
             target_r2: None,
             theta_step: ThetaStep::Mh,
-            center: Centering::None,
+            center: None,
             scale: false,
+            detrend: Detrend::None,
+            confounds: Vec::new(),
+            confound_columns: Vec::new(),
+            drop_volumes: 0,
+            runs: None,
+            mask: None,
+            missing: Missing::Error,
             precision: Precision::F32,
             spill: None,
             keep_draws: 20,
             reconstruct: false,
             heldout: None,
+            exceed: 2.0,
+            melodic: false,
+            background: None,
             time_budget: None,
             checkpoint_every: "60s".into(),
             priors: PriorSettings::default(),
@@ -183,7 +242,7 @@ impl Default for PriorSettings {
 
 impl Default for SweepSettings {
     fn default() -> Self {
-        SweepSettings { row_sweeps: 1, birth_rounds: 8, kernels: Kernel::DEFAULT_SWEEP.to_vec() }
+        SweepSettings { row_sweeps: 1, birth_rounds: 8, joint_every: 20, kernels: Kernel::DEFAULT_SWEEP.to_vec() }
     }
 }
 
@@ -228,7 +287,44 @@ impl Settings {
         toml::to_string(self).expect("settings can be written as TOML")
     }
 
-    /// A digest of everything that decides the chain, for checkpoints: not how long it runs or what it keeps.
+    /// What was done to the data before sampling, in words.
+    pub fn preparation(&self, record: &Record) -> String {
+        let mut parts = Vec::new();
+        if record.runs.len() > 1 {
+            parts.push(format!("{} runs", record.runs.len()));
+        }
+        if self.drop_volumes > 0 {
+            parts.push(format!("first {} rows of each run left out", self.drop_volumes));
+        }
+        if self.mask.as_deref() == Some("auto") && record.n_masked_sites.is_none() {
+            parts.push("the automatic mask leaves no site out".into());
+        }
+        if let Some(n) = record.n_masked_sites {
+            let how = if self.mask.as_deref() == Some("auto") { "an automatic mask" } else { "the mask" };
+            parts.push(format!("{n} of {} sites under {how}", record.n_sites));
+        }
+        match self.center.unwrap_or_default() {
+            Centering::None => {}
+            Centering::Site => parts.push("site means subtracted in each run".into()),
+            Centering::Row => parts.push("row means subtracted".into()),
+            Centering::Both => parts.push("site means (in each run) and row means subtracted".into()),
+        }
+        if !record.covariates.is_empty() {
+            parts.push(format!("regressed out in each run: {}", record.covariates.join(", ")));
+        }
+        if self.scale {
+            parts.push("sites divided by their standard deviation".into());
+        }
+        if record.n_missing_cells > 0 {
+            parts.push(format!("{} cells were not observed", record.n_missing_cells));
+        }
+        if !record.empty_rows.is_empty() {
+            parts.push(format!("{} rows without any value left out", record.empty_rows.len()));
+        }
+        parts.join("; ")
+    }
+
+    /// A digest of everything that decides the chain and what is accumulated from it, for checkpoints: not how long it runs.
     pub fn fingerprint(&self) -> String {
         let mut deciding = self.clone();
         deciding.sweeps = 0;
@@ -238,9 +334,16 @@ impl Settings {
         deciding.input = Vec::new();
         deciding.heldout = None;
         deciding.spill = None;
+        // The record knows these by what is in them.
+        deciding.confounds = Vec::new();
+        deciding.runs = None;
+        deciding.mask = None;
+        deciding.melodic = false;
+        deciding.background = None;
         if let Some(record) = &mut deciding.record {
             record.version = String::new();
             record.inputs.iter_mut().for_each(|input| input.path = PathBuf::new());
+            record.runs.iter_mut().for_each(|run| run.name = String::new());
             record.graphs.iter_mut().for_each(|graph| graph.path = PathBuf::new());
         }
         format!("{:032x}", xxhash_rust::xxh3::xxh3_128(deciding.to_toml().as_bytes()))
@@ -290,6 +393,14 @@ impl Settings {
         at_least("--max-features", self.max_features.unwrap_or(1) as u64, 1)?;
         at_least("row_sweeps", u64::from(self.sweep.row_sweeps), 1)?;
         at_least("birth_rounds", u64::from(self.sweep.birth_rounds), 1)?;
+        at_least("joint_every", self.sweep.joint_every, 1)?;
+        if !(self.exceed > 0.0 && self.exceed.is_finite()) {
+            return Err(Error::setting("--exceed", self.exceed, "give a positive number, such as 2"));
+        }
+        if !self.confound_columns.is_empty() && self.confounds.is_empty() {
+            let names = self.confound_columns.join(",");
+            return Err(Error::setting("--confound-columns", names, "there are no --confounds FILE... to choose from"));
+        }
         if self.burn_in >= self.sweeps {
             let problem = format!("burn-in must leave sweeps to keep: fewer than --sweeps ({})", self.sweeps);
             return Err(Error::setting("--burn-in", self.burn_in, problem));

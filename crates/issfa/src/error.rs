@@ -23,8 +23,8 @@ pub enum Error {
     NotANumber { path: PathBuf, line: usize, column: usize, text: String },
 
     /// A value is NaN or infinite. Rows and sites count from 0.
-    #[error("{}: row {row}, site {site} is {value}; every cell of the data must be a finite number: fill the cell or leave the row out", path.display())]
-    NonFinite { path: PathBuf, row: usize, site: usize, value: f64 },
+    #[error("{}: row {row}, site {site}{place} is {value}; every cell of the data must be a finite number: fill the cell or leave the row out{}", path.display(), if value.is_nan() { ", or --missing impute takes NaN for a cell that was not observed" } else { "" })]
+    NonFinite { path: PathBuf, row: usize, site: usize, place: String, value: f64 },
 
     /// Two inputs, or an input and a run, have different numbers of sites.
     #[error("{}: has {found} sites a row, but {expected} are expected ({because})", path.display())]

@@ -78,10 +78,13 @@ fn assign<R: Real>(model: &Model<R>, centres: &FeatureSpectra<R>) -> (Vec<Vec<us
 
 fn from_clusters<R: Real>(model: &Model<R>, clusters: Vec<Vec<usize>>) -> State<R> {
     let n_rows = model.data.n_rows();
-    let mut state = State::empty(n_rows, model.data.n_modes(), model.spectrum.n_parameters());
+    let mut state = State::empty(n_rows, model.spectrum.n_modes(), model.spectrum.n_parameters());
     let mean_square = model.row_norms.iter().map(|norm| norm * norm).sum::<f64>() / model.n_cells();
     state.noise_variance = if mean_square > 0.0 { mean_square } else { 1.0 };
-    state.features = centroids(model, &clusters);
+    state.features = match &model.window {
+        None => centroids(model, &clusters),
+        Some(window) => window.spectra_of_columns(&centroids(model, &clusters)),
+    };
     let mut rows = vec![Vec::new(); n_rows];
     let tau = match model.priors.weight_mean {
         crate::model::WeightMeanPrior::Fixed(value) => value,

@@ -62,6 +62,7 @@ pub mod evaluate;
 pub mod figures;
 pub mod fit;
 pub mod init;
+pub mod inputs;
 pub mod kernels;
 pub mod lanes;
 pub mod linalg;

@@ -1,11 +1,12 @@
 //! Weights of rows that were not part of the fit, given a kept state: Gibbs updates without births \[M12\].
 
 use crate::comm::Solo;
+use crate::data::load::Loaded;
 use crate::kernels::shared_activations::{FeatureTerms, sample_new_row};
 use crate::linalg::Real;
 use crate::model::{Entry, Loadings, NormalPrior, State};
 use crate::rng::{Purpose, Streams};
-use crate::spectral::{FeatureSpectra, Projections, SpectralData, project, squared_row_norms};
+use crate::spectral::{FeatureSpectra, Projections, Window, project, squared_row_norms};
 use crate::workers::share;
 
 /// How many updates a row gets, and how many of the first are left out of the means.
@@ -69,59 +70,71 @@ pub fn infer_row(
     means
 }
 
-/// Projects complete new rows onto features.
-fn project_rows<R: Real>(data: &SpectralData<R>, features: &FeatureSpectra<R>) -> Projections {
+/// Projects new rows onto features, over the cells that they hold.
+fn project_rows<R: Real>(rows: &Loaded<R>, features: &FeatureSpectra<R>) -> Projections {
+    let data = &rows.data;
     let norms: Vec<f64> = squared_row_norms(data, &Solo).iter().map(|x| x.sqrt()).collect();
-    project(data, &norms, &Loadings::empty(data.n_rows()), &mut features.clone(), &Solo)
+    let nothing = Loadings::empty(data.n_rows());
+    match &rows.window {
+        None => project(data, &norms, &nothing, &mut features.clone(), &Solo),
+        Some(window) => window.project(data, &norms, &nothing, features, &Solo),
+    }
 }
 
-/// Means of complete new rows, all in parallel; `first_row` numbers their random streams.
+/// Means of new rows, all in parallel; `first_row` numbers their random streams.
 ///
 /// `features` are the conditional means of the state's features and not the features themselves: a draw S = m + d has
 /// noise d in every mode, and the likelihood `|y - w S|^2` would charge `w^2 |d|^2 / 2 sigma^2` to every row that uses the
 /// feature. With S integrated out a row sees `N(w m, sigma^2 + w' D w)`, whose second term is to first order without effect
 /// on w.
 pub fn infer<R: Real>(
-    data: &SpectralData<R>,
+    rows: &Loaded<R>,
     state: &State<R>,
     features: &FeatureSpectra<R>,
     effort: Effort,
     streams: &Streams,
     first_row: usize,
 ) -> (Vec<RowMeans>, Projections) {
-    let projections = project_rows(data, features);
-    let k = state.n_features();
-    let norms: Vec<f64> = (0..k).map(|feature| projections.gram()[feature * k + feature]).collect();
-    let terms = feature_terms(state, &norms);
-    let mut rows = vec![RowMeans::default(); data.n_rows()];
+    let projections = project_rows(rows, features);
+    let terms_with = |gram: &[f64]| {
+        let k = state.n_features();
+        let norms: Vec<f64> = (0..k).map(|feature| gram[feature * k + feature].max(0.0)).collect();
+        feature_terms(state, &norms)
+    };
+    let terms = terms_with(projections.gram());
+    let mut inferred = vec![RowMeans::default(); rows.data.n_rows()];
     share(
-        rows.iter_mut().enumerate(),
+        inferred.iter_mut().enumerate(),
         || (),
         |_, (row, means)| {
             let mut stream = streams.stream(Purpose::NewRows, 0, (first_row + row) as u64);
-            *means = infer_row(&terms, projections.row(row), projections.gram(), effort, &mut stream);
+            let own = projections.own_gram(row).map(terms_with);
+            let (terms, gram) = (own.as_ref().unwrap_or(&terms), projections.gram_of(row));
+            *means = infer_row(terms, projections.row(row), gram, effort, &mut stream);
         },
     );
-    (rows, projections)
+    (inferred, projections)
 }
 
 /// The mean squared residual of held-out rows under one state and the means of its features, in the sampler's units.
 pub fn mean_squared_residual<R: Real>(
-    data: &SpectralData<R>,
+    heldout: &Loaded<R>,
     state: &State<R>,
     features: &FeatureSpectra<R>,
     streams: &Streams,
 ) -> f64 {
-    let (rows, projections) = infer(data, state, features, Effort::BRIEF, streams, 0);
+    let data = &heldout.data;
+    let (rows, projections) = infer(heldout, state, features, Effort::BRIEF, streams, 0);
     let k = state.n_features();
     let squares = squared_row_norms(data, &Solo);
     let residual = |(row, means): (usize, &RowMeans)| {
-        let (w, g, c) = (&means.weights, projections.row(row), projections.gram());
+        let (w, g, c) = (&means.weights, projections.row(row), projections.gram_of(row));
         let linear: f64 = w.iter().zip(g).map(|(w, g)| w * g).sum();
         let quadratic: f64 = (0..k).map(|i| w[i] * (0..k).map(|j| c[i * k + j] * w[j]).sum::<f64>()).sum();
         squares[row] - 2.0 * linear + quadratic
     };
-    rows.iter().enumerate().map(residual).sum::<f64>() / (data.n_rows() * data.n_modes()) as f64
+    let n_cells = heldout.window.as_ref().map_or((data.n_rows() * data.n_modes()) as f64, Window::n_cells);
+    rows.iter().enumerate().map(residual).sum::<f64>() / n_cells
 }
 
 #[cfg(test)]
@@ -156,7 +169,7 @@ mod tests {
         state.noise_variance = 1.0;
         let data = simulate::data_given_state(&state, &mut stream);
         let new_state = State { loadings: weights(n_new, TRUE_WEIGHT), ..state.clone() };
-        let new_rows = simulate::data_given_state(&new_state, &mut stream);
+        let new_rows = Loaded { data: simulate::data_given_state(&new_state, &mut stream), window: None };
         let model = Model::new(data, spectrum, Priors::default_for(1));
         let streams = Streams { seed: 8, chain: 1, sweep: 1 };
         let turn = Turn { streams, phase: Phase::Sampling };

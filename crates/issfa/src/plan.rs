@@ -2,9 +2,10 @@
 
 use crate::chain::Chain;
 use crate::config::Checked;
-use crate::data::{Observations, memory};
+use crate::data::memory;
 use crate::error::Result;
 use crate::fit::{Prepared, memory_needed};
+use crate::inputs;
 use crate::kernels::Kernel;
 use crate::linalg::Real;
 use crate::structure::Shelf;
@@ -59,10 +60,11 @@ struct Measured {
 /// Plans a fit. What cannot fit into memory is refused with both figures, as `fit` would.
 pub fn plan<R: Real>(checked: &Checked, shelf: &Shelf) -> Result<Plan> {
     let settings = &checked.settings;
-    let observations = Observations::open(&settings.input)?;
-    let (n_rows, n_sites) = (observations.n_rows(), observations.n_sites());
-    let structure = checked.structure(observations.path(), observations.grid(), n_sites, shelf)?;
-    let memory_bytes = memory_needed(n_rows, n_sites, R::BYTES, settings);
+    let mut observations = inputs::open(settings)?;
+    let structure = checked.structure(observations.path(), observations.grid(), observations.n_sites(), shelf)?;
+    inputs::choose_cells(&mut observations, settings, structure.grid())?;
+    let (n_rows, n_sites) = (observations.n_rows(), observations.n_columns());
+    let memory_bytes = memory_needed(&observations, R::BYTES, settings);
     memory::check(&format!("a fit of {n_rows} x {n_sites} in {}", R::NAME), memory_bytes)?;
     let most = (SLICE_CELLS / n_sites).clamp(8, n_rows.max(8)).min(n_rows);
     let slices = [measure::<R>(checked, shelf, most.div_ceil(2))?, measure::<R>(checked, shelf, most)?];
@@ -73,7 +75,7 @@ pub fn plan<R: Real>(checked: &Checked, shelf: &Shelf) -> Result<Plan> {
             n_features,
             seconds_per_sweep,
             total_seconds: chains * settings.sweeps as f64 * seconds_per_sweep,
-            disk_bytes: disk_needed(checked, n_rows, n_sites, n_features, R::BYTES),
+            disk_bytes: disk_needed(checked, n_rows, [n_sites, structure.n_sites()], n_features, R::BYTES),
         }
     };
     Ok(Plan {
@@ -99,16 +101,21 @@ fn measure<R: Real>(checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<M
     let mut slice = checked.clone();
     slice.settings.spill = None;
     slice.settings.heldout = None;
-    let mut observations = Observations::open(&slice.settings.input)?;
+    let mut observations = inputs::open(&slice.settings)?;
     observations.keep_first(n_rows);
     let start = Instant::now();
-    let prepared = Prepared::<R>::from_observations(slice, observations, shelf)?;
+    let prepared = Prepared::<R>::from_observations(slice, observations, None, shelf)?;
     let load_seconds = start.elapsed().as_secs_f64();
     let mut schedule = prepared.schedule(1);
     schedule.burn_in = 0;
     let mut chain = Chain::new(crate::init::k_means(&prepared.model, 15, 0, 1), 0);
-    chain.step(&prepared.model, &schedule)?;
+    let first = chain.step(&prepared.model, &schedule)?;
     let (mut kernels, mut n_features) = (BTreeMap::new(), 0.0);
+    if prepared.model.window.is_some() {
+        // The first sweep's features are drawn jointly, as they are every so many sweeps.
+        let joint = first.steps.iter().find(|step| step.kernel == Kernel::Features).map_or(0.0, |step| step.seconds);
+        kernels.insert(Kernel::Features.name(), joint / prepared.model.joint_every as f64);
+    }
     for _ in 0..SWEEPS {
         n_features += chain.state.n_features() as f64 / SWEEPS as f64;
         for step in chain.step(&prepared.model, &schedule)?.steps {
@@ -133,11 +140,18 @@ fn seconds_per_sweep(slices: &[Measured; 2], n_rows: usize, n_features: usize) -
 }
 
 /// Checkpoint (state, moments, and a copy while it is replaced), kept draws (features and their means), results.
-fn disk_needed(checked: &Checked, n_rows: usize, n_sites: usize, n_features: usize, bytes: usize) -> u64 {
-    let (rows, sites, k) = (n_rows as u64, n_sites as u64, n_features as u64);
-    let spectra = k * sites * bytes as u64;
-    let moments = k * (8 * sites + 12 * rows);
-    let reconstruction = if checked.settings.reconstruct { 4 * rows * sites } else { 0 };
-    let results = k * (8 * sites + 8 * rows) + reconstruction;
+/// Sites are those that take part, and all of the grid.
+fn disk_needed(
+    checked: &Checked,
+    n_rows: usize,
+    [n_sites, n_grid_sites]: [usize; 2],
+    n_features: usize,
+    bytes: usize,
+) -> u64 {
+    let (rows, sites, grid, k) = (n_rows as u64, n_sites as u64, n_grid_sites as u64, n_features as u64);
+    let spectra = k * grid * bytes as u64;
+    let moments = k * (12 * sites + 12 * rows);
+    let reconstruction = if checked.settings.reconstruct { 4 * rows * grid } else { 0 };
+    let results = k * (12 * grid + 8 * rows) + reconstruction;
     2 * (spectra + moments + reconstruction) + checked.settings.keep_draws as u64 * 2 * spectra + results
 }

@@ -27,8 +27,11 @@ pub enum Purpose {
     WeightMeans = 21,
     WeightPrecisions = 22,
     FeatureOrder = 23,
+    MissingCells = 24,
+    MissingRows = 25,
     NewRows = 30,
     HiddenCells = 31,
+    SynchronyShifts = 32,
 }
 
 /// The streams of one sweep of one chain.

@@ -1,13 +1,23 @@
 //! A run folder: its layout, its settings, and the checks before anything in it is used or replaced.
 
 use crate::config::{Checked, FORMAT, Record, Settings};
+use crate::data::nifti::Header;
 use crate::data::write::write_atomically;
-use crate::data::{Preprocessing, read};
+use crate::data::{Mask, Observations, Preprocessing, read};
 use crate::draws::Draws;
 use crate::error::{Error, Result};
+use crate::inputs;
 use crate::structure::{Shelf, Structure, expression};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// The mask of a run that has one: an array of 0 and 1 on the grid.
+pub const MASK_FILE: &str = "mask.npy";
+/// The mask of a run on images, which also says where their voxels lie.
+pub const MASK_IMAGE: &str = "mask.nii.gz";
+
+/// The mean of the training images.
+pub const MEAN_IMAGE: &str = "mean.nii.gz";
 
 /// A run that exists on disk.
 pub struct Run {
@@ -56,6 +66,33 @@ impl Run {
         expression::build_with(Some(&self.record.structure), None, &shelf)
     }
 
+    /// The sites that took part.
+    pub fn mask(&self) -> Result<Mask> {
+        let structure = self.structure()?;
+        match self.record.n_masked_sites {
+            None => Ok(Mask::full(structure.n_sites())),
+            Some(_) => {
+                let name = if self.record.images { MASK_IMAGE } else { MASK_FILE };
+                Mask::read(&self.folder.join(name), structure.grid())
+            }
+        }
+    }
+
+    /// Where the voxels of a run on images lie.
+    pub fn space(&self) -> Result<Option<Header>> {
+        if !self.record.images {
+            return Ok(None);
+        }
+        Ok(read::open(&self.folder.join(MASK_IMAGE))?.space().cloned())
+    }
+
+    /// Opens the training rows as they were fitted.
+    pub fn observations(&self) -> Result<Observations> {
+        let mut observations = inputs::open(&self.checked.settings)?;
+        inputs::complete(&mut observations, &self.checked.settings, Some(self.mask()?))?;
+        Ok(observations)
+    }
+
     /// The kept draws of the first chain.
     pub fn draws(&self) -> Draws {
         Draws::new(&self.folder, self.checked.settings.keep_draws)
@@ -78,6 +115,15 @@ impl Run {
                     expected: format!("checksum {found}"),
                 });
             }
+        }
+        let side = inputs::side_checksums(&self.checked.settings)?;
+        if side != self.record.side_checksums {
+            return Err(Error::OtherOrigin {
+                path: self.folder.clone(),
+                what: "confounds or names of runs",
+                found: self.record.side_checksums.join(", "),
+                expected: side.join(", "),
+            });
         }
         Ok(())
     }
@@ -117,11 +163,22 @@ impl Output {
                 "trace.csv",
                 "features.npy",
                 "features_sd.npy",
+                "features_exceedance.npy",
                 "features.tsv",
                 "weights.npy",
                 "activation.npy",
                 "reconstruction.npy",
                 "eigenvalues.csv",
+                MASK_FILE,
+                MASK_IMAGE,
+                MEAN_IMAGE,
+                "features.nii.gz",
+                "features_sd.nii.gz",
+                "features_exceedance.nii.gz",
+                "features_thresholded.nii.gz",
+                "melodic_IC.nii.gz",
+                "melodic_mix",
+                "synchrony.tsv",
                 "draws",
                 "checkpoint",
                 "figures",
@@ -144,7 +201,12 @@ impl Output {
     }
 
     fn makes(self, name: &str) -> bool {
-        self.names().contains(&name) || self == Output::Run && name.starts_with("chain-")
+        let of_a_run = |start: &str, end: &str| name.starts_with(start) && name.ends_with(end);
+        let is_per_run =
+            of_a_run("weights_", ".tsv") || of_a_run("activation_", ".tsv") || of_a_run("reconstruction_", ".nii.gz");
+        self.names().contains(&name)
+            || self == Output::Run && name.starts_with("chain-")
+            || matches!(self, Output::Run | Output::Transform) && is_per_run
     }
 }
 

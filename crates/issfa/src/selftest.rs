@@ -8,9 +8,10 @@ use crate::model::{
     GammaPrior, InverseGammaPrior, Model, NormalPrior, Priors, State, ThetaStep, WeightMeanPrior, simulate,
 };
 use crate::rng::{Purpose, Streams};
-use crate::spectral::Projections;
-use crate::structure::{Curve, Spectrum, expression};
+use crate::spectral::{Projections, SpectralData, Window};
+use crate::structure::{Curve, Direction, Spectrum, Structure, expression};
 use rayon::prelude::*;
+use std::sync::Arc;
 
 /// What is applied between "before" and "after".
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +57,11 @@ pub struct Tiny {
     /// How often the subject is applied between before and after.
     pub applications: u64,
     pub max_features: usize,
+    /// What is observed: the sites of the mask (all where empty), and the cells (row, column of the mask) that are missing.
+    pub mask: Vec<usize>,
+    pub holes: Vec<(usize, u32)>,
+    /// As in the model.
+    pub joint_every: u64,
 }
 
 impl Default for Tiny {
@@ -67,14 +73,40 @@ impl Default for Tiny {
             weight_mean: WeightMeanPrior::Normal(NormalPrior { mean: 0.5, precision: 2.0 }),
             applications: 2,
             max_features: usize::MAX,
+            mask: Vec::new(),
+            holes: Vec::new(),
+            joint_every: 20,
         }
     }
 }
 
 impl Tiny {
+    fn structure(&self) -> Structure {
+        expression::build(Some(&self.structure), None).expect("the test's structure is valid")
+    }
+
     fn spectrum(&self) -> Spectrum {
-        let structure = expression::build(Some(&self.structure), None).expect("the test's structure is valid");
-        Spectrum::new(&structure, &Curve::parse(&self.curve).expect("the test's curve is valid"))
+        Spectrum::new(&self.structure(), &Curve::parse(&self.curve).expect("the test's curve is valid"))
+    }
+
+    /// Complete data, or what the mask and the holes leave of them.
+    fn model(&self, data: SpectralData<f64>, spectrum: &Spectrum, priors: &Priors) -> Model<f64> {
+        if self.mask.is_empty() && self.holes.is_empty() {
+            return Model::new(data, spectrum.clone(), priors.clone());
+        }
+        let structure = Arc::new(self.structure());
+        let mask = if self.mask.is_empty() { (0..structure.n_sites()).collect() } else { self.mask.clone() };
+        let (mut holes, mut rows) = (vec![Vec::new(); self.n_rows], Vec::new());
+        self.holes.iter().for_each(|(row, column)| holes[*row].push(*column));
+        for (row, holes) in holes.iter().enumerate() {
+            let mut image = data.row(row);
+            structure.apply(Direction::ToSites, &mut image, &mut Vec::new());
+            let mut seen: Vec<f64> = mask.iter().map(|&site| image[site]).collect();
+            holes.iter().for_each(|&column| seen[column as usize] = 0.0);
+            rows.push(seen);
+        }
+        let window = Window::new(structure, mask, holes);
+        Model::in_window(SpectralData::from_rows(&rows), window, spectrum.clone(), priors.clone())
     }
 
     /// Informative priors: without them nothing is sharp.
@@ -118,9 +150,13 @@ pub const STATISTICS: [&str; 20] = [
 fn statistics(model: &Model<f64>, state: &State<f64>) -> [f64; STATISTICS.len()] {
     let (mut explained, mut residual) = (0.0, 0.0);
     for row in 0..state.loadings.n_rows() {
-        for (mean, y) in simulate::noiseless_row(state, row).iter().zip(model.data.row(row)) {
-            explained += mean * mean;
-            residual += (y - mean).powi(2);
+        let mean = simulate::noiseless_row(state, row);
+        explained += mean.iter().map(|x| x * x).sum::<f64>();
+        let observed = model.data.row(row);
+        for (column, mean) in
+            model.at_columns(mean).iter().enumerate().filter(|(column, _)| model.is_seen(row, *column))
+        {
+            residual += (observed[column] - mean).powi(2);
         }
     }
     let k = state.n_features() as f64;
@@ -239,8 +275,9 @@ fn add_repeat(
         return;
     }
     let data = simulate::data_given_state(&state, &mut stream);
-    let mut model = Model::new(data, spectrum.clone(), priors.clone());
+    let mut model = tiny.model(data, spectrum, priors);
     model.max_features = tiny.max_features;
+    model.joint_every = tiny.joint_every;
     let before = statistics(&model, &state);
     let mut projections = Projections::default();
     for application in 0..tiny.applications {

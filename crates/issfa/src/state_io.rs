@@ -1,5 +1,6 @@
 //! States, posteriors and preprocessing to and from named arrays.
 
+use crate::data::regression::RunFit;
 use crate::data::{Centering, Preprocessing};
 use crate::error::Result;
 use crate::linalg::Real;
@@ -80,6 +81,10 @@ pub fn put_posterior(bundle: &mut Bundle, posterior: &Posterior) {
     bundle.put("posterior.mean", &[n, n_sites], &list.iter().flat_map(|f| f.mean.clone()).collect::<Vec<_>>());
     let deviations: Vec<f32> = list.iter().flat_map(|f| f.deviations.clone()).collect();
     bundle.put("posterior.deviations", &[n, n_sites], &deviations);
+    let exceeds: Vec<u32> = list.iter().flat_map(|f| f.exceeds.clone()).collect();
+    bundle.put("posterior.exceeds", &[n, n_sites], &exceeds);
+    let widths: Vec<f32> = list.iter().flat_map(|f| f.widths.clone()).collect();
+    bundle.put("posterior.widths", &[widths.len()], &widths);
     bundle.put("posterior.weights", &[n, n_rows], &list.iter().flat_map(|f| f.weights.clone()).collect::<Vec<_>>());
     bundle.put("posterior.active", &[n, n_rows], &list.iter().flat_map(|f| f.active.clone()).collect::<Vec<_>>());
     if let Some(reconstruction) = &posterior.reconstruction {
@@ -100,6 +105,10 @@ pub fn take_posterior(stored: &Stored, with_reconstruction: Option<(usize, usize
     let (shape, means) = stored.take::<f32>("posterior.mean")?;
     let n_sites = shape[1];
     let deviations = stored.values::<f32>("posterior.deviations", &[n, n_sites])?;
+    let exceeds = stored.values::<u32>("posterior.exceeds", &[n, n_sites])?;
+    let (_, widths) = stored.take::<f32>("posterior.widths")?;
+    let n_axes = widths.len() / n_present.iter().sum::<u64>().max(1) as usize;
+    let first_width = |at: usize| n_present[..at].iter().sum::<u64>() as usize * n_axes;
     let (shape, weights) = stored.take::<f64>("posterior.weights")?;
     let n_rows = shape[1];
     let active = stored.values::<u32>("posterior.active", &[n, n_rows])?;
@@ -110,6 +119,8 @@ pub fn take_posterior(stored: &Stored, with_reconstruction: Option<(usize, usize
             n_present: n_present[at],
             mean: means[part(at, n_sites)].to_vec(),
             deviations: deviations[part(at, n_sites)].to_vec(),
+            exceeds: exceeds[part(at, n_sites)].to_vec(),
+            widths: widths[first_width(at)..first_width(at + 1)].to_vec(),
             weights: weights[part(at, n_rows)].to_vec(),
             active: active[part(at, n_rows)].to_vec(),
             energy: energy[at],
@@ -131,10 +142,17 @@ pub fn take_posterior(stored: &Stored, with_reconstruction: Option<(usize, usize
 
 /// Puts the preprocessing into a bundle.
 pub fn put_preprocessing(bundle: &mut Bundle, preprocessing: &Preprocessing) {
-    let n_sites = preprocessing.overall_means.len();
-    bundle.note("centering", serde_json::to_string(&preprocessing.centering).expect("an enum is JSON"));
-    bundle.put("run_means", &[preprocessing.run_means.len(), n_sites], &preprocessing.run_means.concat());
-    bundle.put("overall_means", &[n_sites], &preprocessing.overall_means);
+    let (n_runs, n_sites) = (preprocessing.runs.len(), preprocessing.overall.means.len());
+    let n_slopes = preprocessing.overall.slopes.len();
+    let json = |what: &dyn Fn() -> serde_json::Result<String>| what().expect("names are JSON");
+    bundle.note("centering", json(&|| serde_json::to_string(&preprocessing.centering)));
+    bundle.note("covariates", json(&|| serde_json::to_string(&preprocessing.covariates)));
+    let of_runs = |of: fn(&RunFit) -> &Vec<f64>| preprocessing.runs.iter().flat_map(|run| of(run).clone()).collect();
+    let (means, slopes): (Vec<f64>, Vec<f64>) = (of_runs(|run| &run.means), of_runs(|run| &run.slopes));
+    bundle.put("run_means", &[n_runs, n_sites], &means);
+    bundle.put("run_slopes", &[n_runs, n_slopes], &slopes);
+    bundle.put("overall_means", &[n_sites], &preprocessing.overall.means);
+    bundle.put("overall_slopes", &[n_slopes], &preprocessing.overall.slopes);
     bundle.put("site_scales", &[preprocessing.site_scales.len()], &preprocessing.site_scales);
     bundle.put("factor", &[1], &[preprocessing.factor]);
 }
@@ -142,10 +160,17 @@ pub fn put_preprocessing(bundle: &mut Bundle, preprocessing: &Preprocessing) {
 /// Takes the preprocessing out again.
 pub fn take_preprocessing(stored: &Stored) -> Result<Preprocessing> {
     let (shape, means) = stored.take::<f64>("run_means")?;
+    let (n_runs, n_sites) = (shape[0], shape[1]);
+    let overall = RunFit { means: stored.take("overall_means")?.1, slopes: stored.take("overall_slopes")?.1 };
+    let n_slopes = overall.slopes.len();
+    let slopes = stored.values::<f64>("run_slopes", &[n_runs, n_slopes])?;
+    let part = |values: &[f64], run: usize, n: usize| values[run * n..(run + 1) * n].to_vec();
+    let run = |run: usize| RunFit { means: part(&means, run, n_sites), slopes: part(&slopes, run, n_slopes) };
     Ok(Preprocessing {
         centering: serde_json::from_str(stored.text("centering")?).unwrap_or(Centering::None),
-        run_means: means.chunks_exact(shape[1].max(1)).map(<[f64]>::to_vec).collect(),
-        overall_means: stored.take("overall_means")?.1,
+        covariates: serde_json::from_str(stored.text("covariates")?).unwrap_or_default(),
+        runs: (0..n_runs).map(run).collect(),
+        overall,
         site_scales: stored.take("site_scales")?.1,
         factor: stored.number("factor")?,
     })

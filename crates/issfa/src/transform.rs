@@ -1,25 +1,30 @@
 //! New observations under a fitted model: weights, activations and denoised rows, averaged over the kept draws.
 
-use crate::data::load::{lay_out, to_spectra};
+use crate::data::load::{Loaded, holes_of, lay_out, to_spectra};
+use crate::data::nifti::Header;
+use crate::data::nifti::space::check_same_place;
 use crate::data::preprocess::MeansOf;
-use crate::data::{Observations, Preprocessing};
+use crate::data::regression::{Regression, RunFit};
+use crate::data::{Detrend, Mask, Observations, Preprocessing};
 use crate::draws::{Draw, Draws};
 use crate::error::{Error, Result};
+use crate::inputs;
 use crate::linalg::{Real, View, multiply};
 use crate::new_rows::{Effort, RowMeans, infer};
 use crate::rng::Streams;
-use crate::run_folder::Run;
-use crate::spectral::{FeatureSpectra, SpectralData};
+use crate::run_folder::{MASK_IMAGE, Run};
+use crate::spectral::{FeatureSpectra, SpectralData, Window};
 use crate::structure::{Direction, Structure};
 use crate::summary::features::{read_images, read_table};
-use crate::summary::posterior::unit_images;
+use crate::summary::posterior::{Shown, unit_images};
 use crate::workers::share;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// New rows at a time.
 const BATCH_BYTES: usize = 256 << 20;
 
-/// Which site means new rows are centred by (and get back).
+/// Which site means new rows are centred by (and get back), and whose slopes on trend and confounds are taken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CenterNew {
     /// Those of the training rows.
@@ -28,14 +33,40 @@ pub enum CenterNew {
     Own,
 }
 
+/// New rows as they are given.
+#[derive(Clone, Debug, Default)]
+pub struct NewRows {
+    pub paths: Vec<PathBuf>,
+    /// One file a run, where the fit had confounds.
+    pub confounds: NewConfounds,
+    /// Rows to leave out at the start of each run; none: as many as in the fit.
+    pub drop_volumes: Option<usize>,
+}
+
+/// The confounds of new rows.
+#[derive(Clone, Debug, Default)]
+pub enum NewConfounds {
+    /// Nothing was said, which is right only if the fit had none.
+    #[default]
+    Unsaid,
+    /// Do without.
+    Without,
+    Files(Vec<PathBuf>),
+}
+
 /// A fitted model ready for new rows.
 pub struct Fitted {
-    pub structure: Structure,
+    pub structure: Arc<Structure>,
+    pub mask: Mask,
+    /// Where the sites of a fit of images lie, and the file that says so.
+    pub space: Option<(PathBuf, Header)>,
     pub preprocessing: Preprocessing,
+    detrend: Detrend,
+    drop_volumes: usize,
     /// Files of the kept draws, in order.
     pub draws: Vec<PathBuf>,
     pub seed: u64,
-    /// Ids and images of the persistent features.
+    /// Ids and images (by column of the mask) of the persistent features.
     pub ids: Vec<u64>,
     pub images: Vec<Vec<f32>>,
 }
@@ -50,6 +81,23 @@ pub struct Batch {
     pub reconstruction: Vec<f32>,
 }
 
+impl NewRows {
+    /// Whole files without confounds, such as those of a simulation.
+    pub fn plain(paths: &[PathBuf]) -> NewRows {
+        NewRows { paths: paths.to_vec(), confounds: NewConfounds::Without, drop_volumes: Some(0) }
+    }
+}
+
+impl Batch {
+    /// Nothing was observed of this row, so nothing is said of it.
+    fn forget(&mut self, row: usize, n_rows: usize) {
+        for values in [&mut self.weights, &mut self.activation, &mut self.reconstruction] {
+            let width = values.len() / n_rows;
+            values[row * width..(row + 1) * width].fill(f32::NAN);
+        }
+    }
+}
+
 impl Fitted {
     /// Opens what a run has kept.
     pub fn open(run: &Run) -> Result<Fitted> {
@@ -61,20 +109,82 @@ impl Fitted {
             );
             return Err(Error::malformed(&run.folder, problem));
         }
+        let mask = run.mask()?;
+        let images = read_images(&run.folder.join("features.npy"))?.1;
         Ok(Fitted {
-            structure: run.structure()?,
+            structure: Arc::new(run.structure()?),
+            space: run.space()?.map(|space| (run.folder.join(MASK_IMAGE), space)),
             preprocessing: run.preprocessing()?,
+            detrend: run.checked.settings.detrend,
+            drop_volumes: run.checked.settings.drop_volumes,
             draws,
             seed: run.checked.settings.seed,
             ids: read_table(&run.folder.join("features.tsv"))?.iter().map(|row| row.id).collect(),
-            images: read_images(&run.folder.join("features.npy"))?.1,
+            images: images.iter().map(|image| mask.gather(image)).collect(),
+            mask,
         })
     }
 
-    /// Refuses rows of other sites.
+    /// How spectra of the run are shown.
+    pub fn shown(&self) -> Shown<'_> {
+        Shown { structure: &self.structure, mask: &self.mask, preprocessing: &self.preprocessing }
+    }
+
+    /// Opens new rows under the run's mask and with its covariates; NaN is a cell that was not observed.
+    pub fn open_rows(&self, new: &NewRows) -> Result<Observations> {
+        let mut observations = Observations::open(&new.paths)?;
+        self.check_sites(&observations)?;
+        let n_dropped = new.drop_volumes.unwrap_or(self.drop_volumes);
+        observations.drop_first(n_dropped)?;
+        observations.set_mask(self.mask.clone());
+        observations.allow_holes();
+        // Every batch goes through all kept draws.
+        observations.set_chunk_bytes(BATCH_BYTES);
+        let n_trends = usize::from(self.detrend == Detrend::Linear);
+        let names = &self.preprocessing.covariates[n_trends..];
+        let files = match &new.confounds {
+            NewConfounds::Files(files) if names.is_empty() => {
+                let problem = "the run was fitted without confounds; leave them out";
+                return Err(Error::setting("--confounds", format!("{} files", files.len()), problem));
+            }
+            NewConfounds::Files(files) => &files[..],
+            NewConfounds::Unsaid if !names.is_empty() => {
+                let problem = format!(
+                    "the run had confounds taken out ({}); give --confounds FILE... of the new runs, or --confounds none",
+                    names.join(", ")
+                );
+                return Err(Error::setting("--confounds", "(nothing)", problem));
+            }
+            _ => &[],
+        };
+        let columns = (!names.is_empty()).then_some(names);
+        inputs::add_covariates(&mut observations, self.detrend, files, columns, n_dropped)?;
+        Ok(observations)
+    }
+
+    /// Refuses rows of other sites, or of the same sites elsewhere.
     pub fn check_sites(&self, observations: &Observations) -> Result<()> {
         let because = format!("the run's structure is {}", self.structure.expression());
-        observations.check_grid(self.structure.grid(), &because)
+        observations.check_grid(self.structure.grid(), &because)?;
+        match (&self.space, observations.space()) {
+            (Some((path, own)), Some(new)) => check_same_place((path, own), (observations.path(), new)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What new rows are prepared by: fits of their own, one a run, or nothing for the training rows'.
+    pub fn own_fits(&self, observations: &Observations, center: CenterNew) -> Result<Vec<RunFit>> {
+        match center {
+            CenterNew::Train => Ok(Vec::new()),
+            CenterNew::Own => Ok(Regression::of(observations)?.finish().runs),
+        }
+    }
+
+    /// Refuses ids that no persistent feature has.
+    pub fn check_ids(&self, drop: &[u64]) -> Result<()> {
+        let Some(id) = drop.iter().find(|id| !self.ids.contains(id)) else { return Ok(()) };
+        let known = self.ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        Err(Error::setting("--drop", id, format!("no such id in features.tsv; there are: {known}")))
     }
 
     /// Infers all rows batch by batch. The features with ids in `drop` are left out of the reconstruction.
@@ -86,17 +196,15 @@ impl Fitted {
         visit: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
         self.check_sites(observations)?;
-        if let Some(id) = drop.iter().find(|id| !self.ids.contains(id)) {
-            let known = self.ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-            return Err(Error::setting("--drop", id, format!("no such id in features.tsv; there are: {known}")));
-        }
-        let n_sites = observations.n_sites();
-        let own_means = own_means(observations, center)?;
+        self.check_ids(drop)?;
+        let n_sites = observations.n_columns();
+        let own = self.own_fits(observations, center)?;
         let rows_at_once = (BATCH_BYTES / (8 * n_sites)).max(1);
         observations.for_each_chunk(&mut |run, first_row, values| {
             for (at, rows) in values.chunks_mut(rows_at_once * n_sites).enumerate() {
-                let means = own_means.get(run).map_or(MeansOf::Training, |means| MeansOf::These(means));
-                visit(self.transform_batch::<R>(rows, first_row + at * rows_at_once, means, drop)?)?;
+                let means = own.get(run).map_or(MeansOf::Training, MeansOf::These);
+                let first_row = first_row + at * rows_at_once;
+                visit(self.transform_batch::<R>(rows, observations, first_row, means, drop)?)?;
             }
             Ok(())
         })
@@ -105,22 +213,24 @@ impl Fitted {
     fn transform_batch<R: Real>(
         &self,
         rows: &mut [f64],
+        observations: &Observations,
         first_row: usize,
         means: MeansOf,
         drop: &[u64],
     ) -> Result<Batch> {
-        let n_sites = self.structure.n_sites();
+        let n_sites = self.mask.n_columns();
         let n_rows = rows.len() / n_sites;
         let mut offsets = vec![0.0; n_rows];
         share(
-            rows.chunks_exact_mut(n_sites).zip(&mut offsets),
+            rows.chunks_exact_mut(n_sites).zip(&mut offsets).enumerate(),
             || (),
-            |_, (row, offset)| {
-                *offset = self.preprocessing.apply(row, means);
+            |_, (at, (row, offset))| {
+                *offset = self.preprocessing.apply(row, observations.covariates().row(first_row + at), means);
             },
         );
-        let data = self.spectra::<R>(rows);
-        let mut sums = Sums::new(n_rows, n_sites, self.ids.len());
+        let is_empty: Vec<bool> = rows.chunks_exact(n_sites).map(|row| row.iter().all(|x| x.is_nan())).collect();
+        let data = self.load::<R>(rows);
+        let mut sums = Sums::new(n_rows, self.structure.n_sites(), self.ids.len());
         for (number, path) in self.draws.iter().enumerate() {
             let draw = Draws::read::<R>(path)?;
             // The draw's number keys the streams, so that draws differ and batches do not matter.
@@ -128,33 +238,44 @@ impl Fitted {
             let (means, _) = infer(&data, &draw.state, &draw.feature_means, Effort::FULL, &streams, first_row);
             self.add_draw(&draw, &means, drop, &mut sums);
         }
-        Ok(self.finish(sums, first_row, means, &offsets))
+        let mut batch = self.finish(sums, first_row, means, &offsets);
+        for row in (0..n_rows).filter(|&row| is_empty[row]) {
+            batch.forget(row, n_rows);
+        }
+        Ok(batch)
     }
 
-    /// Spectra by site, in the sampler's units, one after the other.
+    /// Spectra by column of the mask, in the sampler's units, one after the other.
     pub fn at_sites<R: Real>(&self, spectra: &FeatureSpectra<R>) -> Vec<f64> {
-        let n_sites = self.structure.n_sites();
-        let mut images = vec![0.0; spectra.n_features() * n_sites];
-        share(images.chunks_exact_mut(n_sites).enumerate(), Vec::new, |scratch, (feature, image)| {
-            image.copy_from_slice(&spectra.feature(feature));
-            self.structure.apply(Direction::ToSites, image, scratch);
+        let n_columns = self.mask.n_columns();
+        let mut images = vec![0.0; spectra.n_features() * n_columns];
+        share(images.chunks_exact_mut(n_columns).enumerate(), Vec::new, |scratch, (feature, image)| {
+            let mut full = spectra.feature(feature);
+            self.structure.apply(Direction::ToSites, &mut full, scratch);
+            image.copy_from_slice(&self.mask.gather(&full));
         });
         images
     }
 
-    /// The spectra of prepared rows, which are used up.
-    pub fn spectra<R: Real>(&self, rows: &mut [f64]) -> SpectralData<R> {
-        let n_sites = self.structure.n_sites();
-        to_spectra(rows, &self.structure, |_| {});
-        let mut data = SpectralData::zeros(rows.len() / n_sites, n_sites);
+    /// Prepared rows as the model takes them; NaN is a cell that was not observed. The rows are used up.
+    pub fn load<R: Real>(&self, rows: &mut [f64]) -> Loaded<R> {
+        let n_columns = self.mask.n_columns();
+        let holes: Vec<Vec<u32>> = rows.chunks_exact(n_columns).map(holes_of).collect();
+        let is_partial = !self.mask.is_full() || holes.iter().any(|holes| !holes.is_empty());
+        if is_partial {
+            rows.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.0);
+        } else {
+            to_spectra(rows, &self.structure, |_, _| {});
+        }
+        let mut data = SpectralData::zeros(rows.len() / n_columns, n_columns);
         lay_out(rows, 0, &mut data);
-        data
+        Loaded { data, window: is_partial.then(|| Window::new(self.structure.clone(), self.mask.sites(), holes)) }
     }
 
     fn add_draw<R: Real>(&self, draw: &Draw<R>, means: &[RowMeans], drop: &[u64], sums: &mut Sums) {
         let state = &draw.state;
         let k = state.n_features();
-        let images = unit_images(&state.features, &self.structure, &self.preprocessing);
+        let images = unit_images(&state.features, &self.shown());
         for (column, (id, image)) in self.ids.iter().zip(&self.images).enumerate() {
             let Some(place) = state.feature_ids.iter().position(|other| other == id) else { continue };
             let (unit, norm) = &images[place];
@@ -192,7 +313,9 @@ impl Fitted {
         share(rows, Vec::new, |scratch, (row, out)| {
             let mut image: Vec<f64> = sums.reconstruction.row(row).iter().map(|x| x / sums.n_draws).collect();
             self.structure.apply(Direction::ToSites, &mut image, scratch);
-            self.preprocessing.restore(&mut image, means, offsets[row]);
+            let mut columns = self.mask.gather(&image);
+            self.preprocessing.restore(&mut columns, means, offsets[row]);
+            let image = self.mask.scatter(&columns, f64::NAN);
             out.iter_mut().zip(&image).for_each(|(to, x)| *to = *x as f32);
         });
         Batch { first_row, weights: mean(&sums.weights), activation: mean(&sums.activation), reconstruction }
@@ -219,24 +342,4 @@ impl Sums {
             reconstruction: SpectralData::zeros(n_rows, n_modes),
         }
     }
-}
-
-/// Site means of each new file, where they are wanted.
-fn own_means(observations: &Observations, center: CenterNew) -> Result<Vec<Vec<f64>>> {
-    if center == CenterNew::Train {
-        return Ok(Vec::new());
-    }
-    let n_sites = observations.n_sites();
-    let mut sums = vec![vec![0.0; n_sites]; observations.n_runs()];
-    observations.for_each_chunk(&mut |run, _, values| {
-        for row in values.chunks_exact(n_sites) {
-            sums[run].iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
-        }
-        Ok(())
-    })?;
-    for (run, sums) in sums.iter_mut().enumerate() {
-        let n = observations.run_rows(run).len() as f64;
-        sums.iter_mut().for_each(|sum| *sum /= n);
-    }
-    Ok(sums)
 }

@@ -78,6 +78,38 @@ fn the_whole_sweep_on_other_models() {
     check(&cases.into_iter().enumerate().map(one).collect::<Vec<_>>());
 }
 
+/// Every kernel that asks what was observed, and the whole sweep, with a mask, with holes, and with both.
+#[test]
+fn masks_and_missing_cells() {
+    let masked = |mask: &[usize], holes: &[(usize, u32)]| Tiny {
+        structure: "path(3) x path(2)".into(),
+        mask: mask.to_vec(),
+        holes: holes.to_vec(),
+        ..Tiny::default()
+    };
+    let mask = masked(&[0, 2, 3], &[]);
+    let holes = masked(&[], &[(0, 1), (0, 4), (2, 0), (3, 5)]);
+    let both = masked(&[1, 2, 3, 5], &[(1, 0), (1, 3), (3, 2)]);
+    let alone = |kernel| Subject::Kernels(vec![kernel]);
+    let mut cases = Vec::new();
+    for (name, tiny) in [("mask", &mask), ("holes", &holes), ("mask and holes", &both)] {
+        let always = Tiny { joint_every: 1, ..tiny.clone() };
+        let never = Tiny { joint_every: u64::MAX, ..tiny.clone() };
+        cases.push((name, always, Subject::Kernels(vec![Kernel::Features, Kernel::Theta])));
+        cases.push((name, never, Subject::Kernels(vec![Kernel::Features, Kernel::Theta])));
+        for kernel in [Kernel::Features, Kernel::Noise, Kernel::SharedActivations, Kernel::UniqueFeatures] {
+            let subject =
+                if kernel == Kernel::Noise { Subject::Kernels(vec![Kernel::Features, kernel]) } else { alone(kernel) };
+            cases.push((name, tiny.clone(), subject));
+        }
+        cases.push((name, tiny.clone(), whole_sweep()));
+    }
+    let one = |(seed, (name, tiny, subject)): (usize, (&str, Tiny, Subject))| {
+        (format!("{name}: {}", subject.name()), run(&tiny, &subject, 501 + seed as u64, repeats()))
+    };
+    check(&cases.into_iter().enumerate().map(one).collect::<Vec<_>>());
+}
+
 #[test]
 fn features_one_by_one() {
     let alone = vec![Kernel::FeaturesOneByOne];

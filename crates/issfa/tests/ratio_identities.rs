@@ -455,8 +455,52 @@ fn unique_features_by_dense_covariances() {
             let gain = ln_normal_dense(&at_sites, &zero, &covariance) - noise_only;
             let evidence = ln_evidence(&residual, energy, &variances, state.noise_variance);
             assert_close(evidence, gain, TOLERANCE, 1.0 + noise_only.abs(), "dense evidence");
+            // A row completed outside of a mask: the marginal of what was observed, times the law of the rest given it.
+            let masked = ln_marginal_and_rest(&at_sites, &covariance, &[0, 2, 3]) - noise_only;
+            assert_close(evidence, masked, TOLERANCE, 1.0 + noise_only.abs(), "dense evidence under a mask");
         }
     });
+}
+
+/// `ln N(y_in; 0, C_in) + ln N(y_out; C_oi C_in^-1 y_in, C_out - C_oi C_in^-1 C_io)`.
+fn ln_marginal_and_rest(y: &[f64], covariance: &[f64], inside: &[usize]) -> f64 {
+    let n = y.len();
+    let outside: Vec<usize> = (0..n).filter(|site| !inside.contains(site)).collect();
+    let part = |rows: &[usize], cols: &[usize]| -> Vec<f64> {
+        rows.iter().flat_map(|&i| cols.iter().map(move |&j| covariance[i * n + j])).collect()
+    };
+    let (seen, m) = (part(inside, inside), inside.len());
+    let y_in: Vec<f64> = inside.iter().map(|&site| y[site]).collect();
+    let solved = |right: &[f64]| solve_dense(&seen, right);
+    let across: Vec<Vec<f64>> = outside.iter().map(|&o| part(&[o], inside)).collect();
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
+    let mean: Vec<f64> = across.iter().map(|row| dot(row, &solved(&y_in))).collect();
+    let rest: Vec<f64> = (0..outside.len() * outside.len())
+        .map(|at| {
+            let (i, j) = (at / outside.len(), at % outside.len());
+            covariance[outside[i] * n + outside[j]] - dot(&across[i], &solved(&across[j]))
+        })
+        .collect();
+    let y_out: Vec<f64> = outside.iter().map(|&site| y[site]).collect();
+    ln_normal_dense(&y_in, &vec![0.0; m], &seen) + ln_normal_dense(&y_out, &mean, &rest)
+}
+
+/// Solves a small symmetric positive definite system by elimination.
+fn solve_dense(matrix: &[f64], right: &[f64]) -> Vec<f64> {
+    let n = right.len();
+    let (mut a, mut x) = (matrix.to_vec(), right.to_vec());
+    for pivot in 0..n {
+        for row in pivot + 1..n {
+            let factor = a[row * n + pivot] / a[pivot * n + pivot];
+            (pivot..n).for_each(|column| a[row * n + column] -= factor * a[pivot * n + column]);
+            x[row] -= factor * x[pivot];
+        }
+    }
+    for row in (0..n).rev() {
+        let known: f64 = (row + 1..n).map(|column| a[row * n + column] * x[column]).sum();
+        x[row] = (x[row] - known) / a[row * n + row];
+    }
+    x
 }
 
 /// Lends the target of theta's kernel for a state.

@@ -3,10 +3,9 @@
 use super::summary::figure;
 use super::with_precision;
 use crate::Outcome;
+use crate::options::NewRowOptions;
 use clap::Args;
 use issfa::Result;
-use issfa::data::Observations;
-use issfa::data::read::expand_inputs;
 use issfa::evaluate::hidden::{self, HiddenReport};
 use issfa::evaluate::truth::{self, TruthReport};
 use issfa::linalg::Real;
@@ -33,6 +32,8 @@ pub struct Options {
     /// Which cells are hidden
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    #[command(flatten)]
+    how: NewRowOptions,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -60,8 +61,8 @@ fn against_truth<R: Real>(run: &Run, simulation: &Path) -> Result<TruthReport> {
 }
 
 fn on_hidden_cells<R: Real>(run: &Run, options: &Options) -> Result<HiddenReport> {
-    let observations = Observations::open(&expand_inputs(&options.data)?)?;
-    hidden::evaluate::<R>(run, &observations, options.hide, options.seed)
+    let (rows, center) = options.how.rows(&options.data)?;
+    hidden::evaluate::<R>(run, &rows, center, options.hide, options.seed)
 }
 
 /// One figure a line.

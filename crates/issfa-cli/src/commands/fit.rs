@@ -7,13 +7,14 @@ use crate::signals::Signals;
 use crate::{Failure, Outcome};
 use clap::{Args, ValueEnum};
 use issfa::config::{Checked, Precision, Preset, Settings};
-use issfa::data::Centering;
 use issfa::data::grid::show_grid;
 use issfa::data::read::expand_inputs;
+use issfa::data::{Centering, Detrend, Missing};
 use issfa::error::bytes;
-use issfa::fit::{Ending, Prepared, memory_needed};
+use issfa::fit::{Ending, Prepared};
 use issfa::linalg::Real;
 use issfa::model::ThetaStep;
+use issfa::report::brain::{Which, check_background};
 use issfa::run_folder::{Output, Run, check_output};
 use issfa::structure::{Shelf, expression};
 use issfa::{Error, Result, report};
@@ -53,7 +54,7 @@ pub struct FitOptions {
     /// Iterations left out at the start (default 500, or two thirds of a shorter run)
     #[arg(long)]
     pub burn_in: Option<u64>,
-    /// Keep every n-th iteration after burn-in (default 5)
+    /// Keep every n-th iteration after burn-in (default 5, or all of a short run)
     #[arg(long)]
     pub thin: Option<u64>,
     /// Independent chains, one after the other
@@ -80,12 +81,33 @@ pub struct FitOptions {
     /// How theta is updated: mh is exact, laplace is as in the paper
     #[arg(long, value_enum)]
     pub theta_step: Option<ThetaName>,
-    /// Subtract means: of each site (per file), of each row, or both
+    /// Subtract means: of each site (per run), of each row, or both (default: site for NIfTI, else none)
     #[arg(long, value_enum)]
     pub center: Option<CenterName>,
     /// Divide each site by its standard deviation
     #[arg(long)]
     pub scale: bool,
+    /// Take a straight line over the rows of each run out of every site (default none)
+    #[arg(long, value_enum)]
+    pub detrend: Option<DetrendName>,
+    /// Tables of confounds (TSV, CSV or columns of numbers), one a run, regressed out of every site of the run
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub confounds: Vec<PathBuf>,
+    /// Use these columns of the confounds only, by their names
+    #[arg(long, value_name = "NAME,NAME...", value_delimiter = ',')]
+    pub confound_columns: Vec<String>,
+    /// Leave out the first N rows (volumes) of each run
+    #[arg(long, value_name = "N")]
+    pub drop_volumes: Option<usize>,
+    /// Names the runs of a single array: a label for each row, or lines "name n_rows"
+    #[arg(long, value_name = "FILE")]
+    pub runs: Option<PathBuf>,
+    /// Which sites take part: an image or .npy array of 0 and 1 on the grid, or auto (finite and not constant in every run)
+    #[arg(long, value_name = "FILE|auto")]
+    pub mask: Option<String>,
+    /// What becomes of NaN cells: error refuses them, impute takes them for not observed
+    #[arg(long, value_enum)]
+    pub missing: Option<MissingName>,
     /// How data are stored while sampling
     #[arg(long, value_enum)]
     pub precision: Option<PrecisionName>,
@@ -101,6 +123,16 @@ pub struct FitOptions {
     /// Rows left out of the fit whose residual is traced
     #[arg(long, value_name = "FILE")]
     pub heldout: Option<PathBuf>,
+    /// The size that exceedance and thresholded maps are about, in mean absolute values of a feature (default 2, the
+    /// paper's threshold)
+    #[arg(long, value_name = "TIMES")]
+    pub exceed: Option<f64>,
+    /// Also write MELODIC's files, melodic_IC.nii.gz and melodic_mix (NIfTI input)
+    #[arg(long)]
+    pub melodic: bool,
+    /// The anatomical image under the figures of features (default: the mean of the data)
+    #[arg(long, value_name = "FILE")]
+    pub background: Option<PathBuf>,
     /// Stop (and leave a checkpoint) after this time: 90s, 5m, 2h
     #[arg(long, value_name = "TIME")]
     pub time_budget: Option<String>,
@@ -129,6 +161,18 @@ pub enum CenterName {
     Site,
     Row,
     Both,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum DetrendName {
+    None,
+    Linear,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum MissingName {
+    Error,
+    Impute,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -183,15 +227,37 @@ impl FitOptions {
                 ThetaName::Laplace => ThetaStep::Laplace,
             }),
         );
+        let center = self.center.map(|name| match name {
+            CenterName::None => Centering::None,
+            CenterName::Site => Centering::Site,
+            CenterName::Row => Centering::Row,
+            CenterName::Both => Centering::Both,
+        });
+        settings.center = center.or(settings.center);
         set(
-            &mut settings.center,
-            self.center.map(|name| match name {
-                CenterName::None => Centering::None,
-                CenterName::Site => Centering::Site,
-                CenterName::Row => Centering::Row,
-                CenterName::Both => Centering::Both,
+            &mut settings.detrend,
+            self.detrend.map(|name| match name {
+                DetrendName::None => Detrend::None,
+                DetrendName::Linear => Detrend::Linear,
             }),
         );
+        let given = !self.confounds.is_empty();
+        set(&mut settings.confounds, given.then(|| expand_inputs(&self.confounds)).transpose()?);
+        let given = !self.confound_columns.is_empty();
+        set(&mut settings.confound_columns, given.then_some(self.confound_columns));
+        set(&mut settings.drop_volumes, self.drop_volumes);
+        settings.runs = self.runs.or(settings.runs);
+        set(&mut settings.exceed, self.exceed);
+        settings.melodic |= self.melodic;
+        settings.background = self.background.or(settings.background);
+        set(
+            &mut settings.missing,
+            self.missing.map(|name| match name {
+                MissingName::Error => Missing::Error,
+                MissingName::Impute => Missing::Impute,
+            }),
+        );
+        settings.mask = self.mask.or(settings.mask).map(|text| absolute_mask(&text));
         set(
             &mut settings.precision,
             self.precision.map(|name| match name {
@@ -201,10 +267,20 @@ impl FitOptions {
         );
         settings.input = expand_inputs(&settings.input)?;
         // Absolute paths, so that the run can be resumed from anywhere.
-        for path in settings.input.iter_mut().chain(&mut settings.heldout).chain(&mut settings.spill) {
+        let inputs = settings.input.iter_mut().chain(&mut settings.confounds).chain(&mut settings.runs);
+        let others = inputs.chain(&mut settings.heldout).chain(&mut settings.spill).chain(&mut settings.background);
+        for path in others {
             *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
         }
         Ok(settings)
+    }
+}
+
+/// The mask's file from the root, so that the run can be resumed from anywhere.
+fn absolute_mask(text: &str) -> String {
+    match text {
+        "auto" => text.into(),
+        _ => std::path::absolute(text).map_or_else(|_| text.into(), |path| path.display().to_string()),
     }
 }
 
@@ -234,6 +310,7 @@ fn fit_short_run(settings: &mut Settings, (burn_in_unset, thin_unset): (bool, bo
 /// Loads, announces, fits, and reports.
 pub fn fit_into<R: Real>(checked: Checked, out: &Path, common: &Common) -> Outcome {
     let tell = |text: &str| common.say(text);
+    checked.settings.background.as_deref().map_or(Ok(()), check_background)?;
     let prepared = Prepared::<R>::load(checked, &Shelf::beside(out, &tell))?;
     announce(&prepared, out, common);
     let signals = Signals::listen();
@@ -255,13 +332,22 @@ pub fn announce<R: Real>(prepared: &Prepared<R>, out: &Path, common: &Common) {
         show_grid(prepared.structure.grid()),
         record.structure,
         R::NAME,
-        bytes(memory_needed(record.n_rows, record.n_sites, R::BYTES, settings)),
+        bytes(prepared.memory),
         settings.sweeps,
         settings.burn_in,
         ordinal(settings.thin),
         out.display(),
     ));
-    if prepared.findings.share_of_site_means > 0.5 && settings.center == Centering::None && record.n_rows > 1 {
+    let preparation = settings.preparation(record);
+    if !preparation.is_empty() {
+        common.say(&format!("data: {preparation}"));
+    }
+    if prepared.findings.nothing_left {
+        err!(
+            "warning: after centring nothing is left of the data: no site varies within a run, so nothing will be found"
+        );
+    }
+    if prepared.findings.share_of_site_means > 0.5 && settings.center == Some(Centering::None) && record.n_rows > 1 {
         err!(
             "warning: site means hold {:.0}% of the sum of squares; --center site takes them out first",
             100.0 * prepared.findings.share_of_site_means
@@ -285,13 +371,21 @@ fn ordinal(n: u64) -> String {
 pub fn conclude(ending: Ending, out: &Path, signals: &Signals, common: &Common) -> Outcome {
     let run = Run::open(out)?;
     report::write_figures(&run)?;
+    // A run may be resumed where its background is not any more.
+    let background = run.checked.settings.background.as_deref().filter(|path| path.is_file());
+    for warning in report::brain::write_brain_figures(&run, &Which::Ends, background)? {
+        err!("warning: {warning}");
+    }
     let overview = issfa::summary::overview::Overview::of(&run)?;
-    common.say(&format!(
-        "{} persistent features; the model explains {:.1}% of the sum of squares; {} per sweep on average",
-        overview.n_persistent,
-        100.0 * overview.variance_explained,
-        seconds(overview.seconds_per_sweep),
-    ));
+    common.say(&match overview.n_kept {
+        0 => "no draws were kept yet: burn-in is not over".to_string(),
+        _ => format!(
+            "{} persistent features; all but noise is {:.1}% of the sum of squares; {} per sweep on average",
+            overview.n_persistent,
+            100.0 * overview.variance_explained,
+            seconds(overview.seconds_per_sweep),
+        ),
+    });
     match ending {
         Ending::Finished => {
             common.say(&format!("done: {}; next: issfa summary {}", out.display(), out.display()));

@@ -4,8 +4,10 @@ use super::with_precision;
 use crate::Outcome;
 use crate::options::Common;
 use clap::Args;
+use issfa::report::brain::{Which, write_brain_figures};
 use issfa::report::{add_evidence, write_truth_figures};
 use issfa::run_folder::Run;
+use issfa::{Error, Result};
 use std::path::PathBuf;
 
 /// (Re)make the figures of a run
@@ -17,6 +19,13 @@ pub struct Options {
     /// Also compare with this simulation's truth
     #[arg(long, value_name = "SIM")]
     truth: Option<PathBuf>,
+    /// The anatomical image under the figures of features (default: that of the fit, or the mean of the data)
+    #[arg(long, value_name = "FILE")]
+    background: Option<PathBuf>,
+    /// Which features of brain images get a figure of their own: all, or ids of features.tsv (default: the first and the
+    /// last of the ranking by correlation between runs); figures of other features are taken away
+    #[arg(long, value_name = "all|ID,ID...")]
+    features: Option<String>,
 }
 
 pub fn run(options: Options, common: &Common) -> Outcome {
@@ -26,9 +35,32 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         err!("warning: no figure of eigenvalues: {problem}");
     }
     issfa::report::write_figures(&run)?;
+    let of_the_fit = run.checked.settings.background.as_deref();
+    if let Some(path) = of_the_fit.filter(|path| options.background.is_none() && !path.is_file()) {
+        err!(
+            "warning: the fit's background {} is not there any more; the mean of the data takes its place",
+            path.display()
+        );
+    }
+    let background = options.background.as_deref().or(of_the_fit.filter(|path| path.is_file()));
+    for warning in write_brain_figures(&run, &which(options.features.as_deref())?, background)? {
+        err!("warning: {warning}");
+    }
     if let Some(simulation) = &options.truth {
         with_precision!(run.checked.settings.precision, write_truth_figures(&run, simulation))?;
     }
     common.say(&format!("figures in {}", run.folder.join("figures").display()));
     Ok(())
+}
+
+fn which(text: Option<&str>) -> Result<Which> {
+    let id = |part: &str| {
+        let wrong = || Error::setting("--features", part, "write all, or ids of features.tsv joined by commas");
+        part.trim().parse::<u64>().map_err(|_| wrong())
+    };
+    match text {
+        None => Ok(Which::Ends),
+        Some("all") => Ok(Which::All),
+        Some(text) => Ok(Which::These(text.split(',').map(id).collect::<Result<_>>()?)),
+    }
 }

@@ -11,7 +11,6 @@ use issfa::config::parse_duration;
 use issfa::fit::Prepared;
 use issfa::linalg::Real;
 use issfa::run_folder::Run;
-use issfa::structure::Shelf;
 use issfa::{Error, Result};
 use std::path::PathBuf;
 
@@ -54,11 +53,12 @@ fn new_sweeps(text: &str, old: u64) -> Result<u64> {
 }
 
 fn go_on<R: Real>(run: Run, common: &Common) -> Outcome {
-    let prepared = Prepared::<R>::load(run.checked, &Shelf::of(&run.folder, &run.record.graphs))?;
-    announce(&prepared, &run.folder, common);
+    let folder = run.folder.clone();
+    let prepared = Prepared::<R>::load_again(run)?;
+    announce(&prepared, &folder, common);
     let signals = Signals::listen();
     let mut progress = Progress::new(common, signals.clone());
-    let ending = issfa::fit::resume(&prepared, &run.folder, &mut progress);
+    let ending = issfa::fit::resume(&prepared, &folder, &mut progress);
     progress.finish();
-    conclude(ending?, &run.folder, &signals, common)
+    conclude(ending?, &folder, &signals, common)
 }

@@ -27,6 +27,7 @@ pub fn run(options: Options) -> Outcome {
     } else {
         print(&overview);
         print_features(&run, &overview)?;
+        print_synchrony(&overview);
         out!("\nVerdict");
         overview.verdict.iter().for_each(|line| out!("  {line}"));
     }
@@ -46,9 +47,12 @@ fn print(overview: &Overview) {
         overview.n_kept,
         overview.burn_in,
     );
+    if !overview.preparation.is_empty() {
+        out!("data: {}\n", overview.preparation);
+    }
     out!(
-        "{} persistent features (in at least half of the kept sweeps), {} of which hold 95% of their sums of squares; the \
-         model explains {:.2}% of the data's",
+        "{} persistent features (in at least half of the kept sweeps), {} of which hold 95% of their sums of squares; all \
+         but noise is {:.2}% of the data's",
         overview.n_persistent,
         overview.n_carrying_95,
         100.0 * overview.variance_explained,
@@ -56,6 +60,10 @@ fn print(overview: &Overview) {
     print_counts(overview);
     if let Some(dimension) = overview.minka_dimension {
         out!("principal components by Minka's evidence: {dimension}");
+    }
+    if overview.n_kept == 0 {
+        out!("\nno draws were kept yet: burn-in is not over");
+        return;
     }
     out!("\n{:24} {:>12} {:>12} {:>12} {:>12} {:>7} {:>6}", "", "mean", "5%", "median", "95%", "ESS", "R-hat");
     for quantity in &overview.quantities {
@@ -97,16 +105,24 @@ fn print_features(run: &Run, overview: &Overview) -> Outcome {
     }
     let table = read_table(&run.folder.join("features.tsv"))?;
     out!(
-        "\n{:>8} {:>9} {:>12} {:>10} {:>9} {:>10}  smoothness (FWHM in sites)",
+        "\n{:>8} {:>9} {:>12} {:>10} {:>9} {:>10}  smoothness (FWHM in {}, 90% interval)",
         "feature",
         "presence",
         "activations",
         "variance",
         "kurtosis",
-        "stability"
+        "stability",
+        if run.record.images { "mm" } else { "sites" },
     );
     for row in table.iter().take(SHOWN) {
-        let widths: Vec<String> = row.smoothness.iter().map(|width| or_dash(*width, 1)).collect();
+        let widths: Vec<String> = row
+            .smoothness
+            .iter()
+            .map(|[low, middle, high]| match middle.is_nan() {
+                true => "-".into(),
+                false => format!("{middle:.1} ({low:.1}-{high:.1})"),
+            })
+            .collect();
         out!(
             "{:>8} {:>9.2} {:>12.1} {:>9.3}% {:>9.1} {:>10}  {}",
             row.id,
@@ -122,6 +138,19 @@ fn print_features(run: &Run, overview: &Overview) -> Outcome {
         out!("  ... {} more in features.tsv", table.len() - SHOWN);
     }
     Ok(())
+}
+
+fn print_synchrony(overview: &Overview) {
+    const SHOWN: usize = 5;
+    if overview.synchrony.is_empty() {
+        return;
+    }
+    out!("\nmost alike in all runs (mean correlation of time courses; circular shifts; all in synchrony.tsv):");
+    out!("{:>8} {:>12} {:>12} {:>9} {:>9}", "feature", "correlation", "95% shifted", "p", "q");
+    for row in overview.synchrony.iter().take(SHOWN) {
+        let [correlation, shifted] = [row.correlation, row.null_95].map(|x| or_dash(x, 3));
+        out!("{:>8} {correlation:>12} {shifted:>12} {:>9.4} {:>9.4}", row.id, row.p, row.q);
+    }
 }
 
 /// A number where there is one.

@@ -2,13 +2,13 @@
 
 use super::with_precision;
 use crate::Outcome;
-use crate::options::Common;
-use clap::{Args, ValueEnum};
-use issfa::data::Observations;
-use issfa::data::read::expand_inputs;
-use issfa::data::write::NpyWriter;
+use crate::options::{Common, NewRowOptions};
+use clap::Args;
+use issfa::Result;
+use issfa::data::write::{NpyWriter, write_npy_f32};
 use issfa::linalg::Real;
 use issfa::run_folder::{Output, Run, check_output, prepare_output};
+use issfa::summary::export::{self, RunImages};
 use issfa::transform::{CenterNew, Fitted};
 use std::path::PathBuf;
 
@@ -21,21 +21,14 @@ pub struct Options {
     /// New data, as for fit
     #[arg(required = true)]
     new: Vec<PathBuf>,
-    /// The folder to make: weights.npy, activation.npy, reconstruction.npy
+    /// The folder to make: weights.npy, activation.npy, reconstruction.npy; for NIfTI also an image and tables a run
     #[arg(long)]
     out: PathBuf,
     /// Leave these features (ids of features.tsv) out of the reconstruction
     #[arg(long, value_name = "ID,ID...", value_delimiter = ',')]
     drop: Vec<u64>,
-    /// Centre new rows by the training means or by their own
-    #[arg(long, value_enum, default_value = "train")]
-    center_new: CenterName,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum CenterName {
-    Train,
-    Own,
+    #[command(flatten)]
+    how: NewRowOptions,
 }
 
 pub fn run(options: Options, common: &Common) -> Outcome {
@@ -45,29 +38,41 @@ pub fn run(options: Options, common: &Common) -> Outcome {
 
 fn transform<R: Real>(run: &Run, options: &Options, common: &Common) -> Outcome {
     let fitted = Fitted::open(run)?;
-    let observations = Observations::open(&expand_inputs(&options.new)?)?;
-    fitted.check_sites(&observations)?;
+    let (new, center) = options.how.rows(&options.new)?;
+    let observations = fitted.open_rows(&new)?;
+    if observations.space().is_some() && center == CenterNew::Train {
+        common.say(
+            "centred by the training means; for images of another run or subject --center-new own is usually better",
+        );
+    }
     check_output(&options.out, Output::Transform, common.overwrite)?;
+    fitted.check_ids(&options.drop)?;
     prepare_output(&options.out, Output::Transform)?;
     let (n_rows, k) = (observations.n_rows(), fitted.ids.len());
     let shape: Vec<usize> = std::iter::once(n_rows).chain(fitted.structure.grid().iter().copied()).collect();
-    let mut weights = NpyWriter::create(&options.out.join("weights.npy"), &[n_rows, k])?;
-    let mut activation = NpyWriter::create(&options.out.join("activation.npy"), &[n_rows, k])?;
     let mut reconstruction = NpyWriter::create(&options.out.join("reconstruction.npy"), &shape)?;
-    let center = match options.center_new {
-        CenterName::Train => CenterNew::Train,
-        CenterName::Own => CenterNew::Own,
-    };
+    let runs = observations.runs();
+    let mut images = observations.space().map(|space| RunImages::new(&options.out, space, &runs));
+    let (mut weights, mut activation) = (Vec::new(), Vec::new());
     fitted.transform::<R>(&observations, center, &options.drop, &mut |batch| {
-        weights.write_values(&batch.weights)?;
-        activation.write_values(&batch.activation)?;
+        weights.extend_from_slice(&batch.weights);
+        activation.extend_from_slice(&batch.activation);
+        if let Some(images) = &mut images {
+            let rows = batch.reconstruction.chunks_exact(fitted.structure.n_sites());
+            rows.into_iter().try_for_each(|row| -> Result<()> { images.push(row, &fitted.mask) })?;
+        }
         reconstruction.write_values(&batch.reconstruction)
     })?;
-    weights.finish()?;
-    activation.finish()?;
     reconstruction.finish()?;
+    write_npy_f32(&options.out.join("weights.npy"), &[n_rows, k], &weights)?;
+    write_npy_f32(&options.out.join("activation.npy"), &[n_rows, k], &activation)?;
+    let mut files = "weights.npy, activation.npy, reconstruction.npy".to_string();
+    if observations.space().is_some() {
+        export::write_courses(&fitted.ids, &weights, &activation, &runs, &options.out)?;
+        files += ", and reconstruction_*.nii.gz, weights_*.tsv, activation_*.tsv for each run";
+    }
     common.say(&format!(
-        "{n_rows} rows, {k} features, mean over {} draws: weights.npy, activation.npy, reconstruction.npy in {}",
+        "{n_rows} rows, {k} features, mean over {} draws: {files} in {}",
         fitted.draws.len(),
         options.out.display()
     ));

@@ -1,13 +1,20 @@
 //! From files to spectral data: reading, stacking, centring, scaling, transforming.
 
+pub mod confounds;
+pub mod covariates;
 pub mod grid;
 pub mod load;
+pub mod mask;
 pub mod memory;
 pub mod nifti;
 pub mod observations;
 pub mod preprocess;
 pub mod read;
+pub mod regression;
+pub mod runs;
 pub mod write;
 
-pub use observations::Observations;
+pub use covariates::{Covariates, Detrend};
+pub use mask::Mask;
+pub use observations::{Missing, Observations};
 pub use preprocess::{Centering, Preprocessing};

@@ -1,12 +1,17 @@
 //! Several input files as one table of rows, each file a run.
 
+use super::covariates::Covariates;
 use super::grid::show_grid;
 use super::nifti::Header;
 use super::nifti::space::check_same_place;
 use super::read::{self, RowSource};
+use super::runs::{NamedRun, run_names};
+use super::{Mask, read::part::Part};
 use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Rows read at a time while streaming.
 pub const CHUNK_BYTES: usize = 32 << 20;
@@ -16,13 +21,32 @@ pub type Visit<'a> = dyn FnMut(usize, usize, &mut [f64]) -> Result<()> + 'a;
 
 /// The rows of all inputs, stacked in the order given.
 pub struct Observations {
-    sources: Vec<Box<dyn RowSource>>,
+    /// One a run.
+    sources: Vec<Arc<dyn RowSource>>,
+    names: Vec<String>,
     /// First row of each source, and the total at the end.
     starts: Vec<usize>,
-    /// How many files were given: more than sources where they are the volumes of one run.
-    n_inputs: usize,
+    /// Rows of each file that was given.
+    input_rows: Vec<usize>,
     n_sites: usize,
+    mask: Mask,
+    missing: Missing,
+    /// Rows of the files without any value, which are left out: run and row within it, in order.
+    empty: Vec<(usize, usize)>,
+    covariates: Covariates,
+    is_cut_short: bool,
     chunk_bytes: usize,
+}
+
+/// What becomes of cells that are NaN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Missing {
+    /// They are refused.
+    #[default]
+    Error,
+    /// They were not observed.
+    Impute,
 }
 
 impl Observations {
@@ -30,9 +54,13 @@ impl Observations {
     /// the volumes of one.
     pub fn open(paths: &[PathBuf]) -> Result<Observations> {
         if paths.is_empty() {
-            return Err(Error::setting("INPUT", "(none)", format!("give at least one {} file", read::ENDINGS)));
+            return Err(Error::setting(
+                "INPUT",
+                "(none)",
+                format!("give at least one {} file, before options that take several files", read::ENDINGS),
+            ));
         }
-        let sources = read::open_runs(paths)?;
+        let sources: Vec<Arc<dyn RowSource>> = read::open_runs(paths)?.into_iter().map(Arc::from).collect();
         let first = &sources[0];
         let with_grid = sources.iter().find(|source| source.grid().is_some()).unwrap_or(first);
         for source in &sources[1..] {
@@ -42,12 +70,142 @@ impl Observations {
             check_source(source.as_ref(), &grid, &because(with_grid.as_ref()))?;
         }
         check_spaces(&sources)?;
-        let mut starts = vec![0];
-        for source in &sources {
-            starts.push(starts[starts.len() - 1] + source.n_rows());
-        }
         let n_sites = first.n_sites();
-        Ok(Observations { sources, starts, n_inputs: paths.len(), n_sites, chunk_bytes: CHUNK_BYTES })
+        // Volumes given one a file are rows of one run.
+        let is_series = sources.len() < paths.len();
+        let input_rows = if is_series { vec![1; paths.len()] } else { sources.iter().map(|s| s.n_rows()).collect() };
+        let mut observations = Observations {
+            names: run_names(&sources.iter().map(|source| source.path()).collect::<Vec<_>>()),
+            sources: Vec::new(),
+            starts: Vec::new(),
+            input_rows,
+            n_sites,
+            mask: Mask::full(n_sites),
+            missing: Missing::Error,
+            empty: Vec::new(),
+            covariates: Covariates::default(),
+            is_cut_short: false,
+            chunk_bytes: CHUNK_BYTES,
+        };
+        observations.set_sources(sources);
+        Ok(observations)
+    }
+
+    fn set_sources(&mut self, sources: Vec<Arc<dyn RowSource>>) {
+        self.starts = vec![0];
+        for source in &sources {
+            self.starts.push(self.n_rows_before_end() + source.n_rows());
+        }
+        self.sources = sources;
+    }
+
+    fn n_rows_before_end(&self) -> usize {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    /// Takes the rows of a single array for those of several runs.
+    pub fn split(&mut self, runs: &[NamedRun]) -> Result<()> {
+        let [source] = &self.sources[..] else {
+            let n = self.sources.len();
+            let problem = format!("names the runs of a single array, but there are {n} inputs, each a run of its own");
+            return Err(Error::setting("--runs", self.path().display(), problem));
+        };
+        let (mut parts, mut first): (Vec<Arc<dyn RowSource>>, _) = (Vec::new(), 0);
+        for run in runs {
+            parts.push(Arc::new(Part::new(source.clone(), first, run.n_rows)));
+            first += run.n_rows;
+        }
+        assert_eq!(first, source.n_rows(), "runs name every row");
+        self.names = runs.iter().map(|run| run.name.clone()).collect();
+        self.set_sources(parts);
+        Ok(())
+    }
+
+    /// Leaves the first rows of every run out.
+    pub fn drop_first(&mut self, n_dropped: usize) -> Result<()> {
+        if n_dropped == 0 {
+            return Ok(());
+        }
+        let part = |source: &Arc<dyn RowSource>| -> Result<Arc<dyn RowSource>> {
+            let n_rows = source.n_rows();
+            if n_rows <= n_dropped {
+                let problem = format!("{} has a run of {n_rows} rows: none would be left", source.path().display());
+                return Err(Error::setting("--drop-volumes", n_dropped, problem));
+            }
+            Ok(Arc::new(Part::new(source.clone(), n_dropped, n_rows - n_dropped)))
+        };
+        let parts = self.sources.iter().map(part).collect::<Result<Vec<_>>>()?;
+        self.set_sources(parts);
+        Ok(())
+    }
+
+    /// What is regressed out of the rows, from now on.
+    pub fn set_covariates(&mut self, covariates: Covariates) {
+        assert!(covariates.n_columns() == 0 || covariates.n_rows() == self.n_rows(), "one line a row");
+        self.covariates = covariates;
+    }
+
+    pub fn covariates(&self) -> &Covariates {
+        &self.covariates
+    }
+
+    /// The runs with all their rows, those without any value too.
+    pub fn runs(&self) -> Vec<NamedRun> {
+        let rows = |run: usize| self.run_rows(run).len() + self.empty.iter().filter(|(of, _)| *of == run).count();
+        self.names.iter().enumerate().map(|(run, name)| NamedRun { name: name.clone(), n_rows: rows(run) }).collect()
+    }
+
+    /// The places within a run of its rows that are kept, and how many its source has.
+    pub fn kept_rows(&self, run: usize) -> (Vec<usize>, usize) {
+        let n_source = self.sources[run].n_rows();
+        let is_empty = |row: &usize| self.empty.contains(&(run, *row));
+        let kept = (0..n_source).filter(|row| !is_empty(row)).take(self.run_rows(run).len()).collect();
+        (kept, n_source)
+    }
+
+    /// From now on rows are what the mask leaves of them.
+    pub fn set_mask(&mut self, mask: Mask) {
+        assert_eq!(mask.n_grid_sites(), self.n_sites, "the mask is one of these sites");
+        self.mask = mask;
+    }
+
+    /// From now on NaN stands for a cell that was not observed.
+    pub fn allow_holes(&mut self) {
+        self.missing = Missing::Impute;
+    }
+
+    /// From now on NaN stands for a cell that was not observed, and rows without any value are left out.
+    pub fn allow_missing(&mut self) -> Result<()> {
+        self.allow_holes();
+        let (n, mut empty) = (self.n_columns(), Vec::new());
+        self.visit_chunks(Cells::FiniteOrMissing, &mut |run, first_row, values| {
+            for (at, row) in values.chunks_exact(n).enumerate() {
+                if row.iter().all(|x| x.is_nan()) {
+                    empty.push((run, first_row + at - self.starts[run]));
+                }
+            }
+            Ok(())
+        })?;
+        for run in 0..self.n_runs() {
+            let n_before = empty.iter().filter(|(of, _)| *of <= run).count();
+            self.starts[run + 1] -= n_before;
+        }
+        self.empty = empty;
+        if self.n_rows() == 0 {
+            return Err(Error::malformed(self.path(), "every value is NaN: there is nothing to fit"));
+        }
+        Ok(())
+    }
+
+    /// Whether NaN was allowed.
+    pub fn may_have_holes(&self) -> bool {
+        self.missing == Missing::Impute
+    }
+
+    /// The places of rows without any value among all rows of the files.
+    pub fn empty_rows(&self) -> Vec<usize> {
+        let first_of = |run: usize| self.sources[..run].iter().map(|source| source.n_rows()).sum::<usize>();
+        self.empty.iter().map(|(run, row)| first_of(*run) + row).collect()
     }
 
     pub fn n_rows(&self) -> usize {
@@ -59,8 +217,18 @@ impl Observations {
         self.sources.iter().try_for_each(|source| check_source(source.as_ref(), grid, because))
     }
 
+    /// Sites of the grid.
     pub fn n_sites(&self) -> usize {
         self.n_sites
+    }
+
+    /// Values a row has: the sites under the mask.
+    pub fn n_columns(&self) -> usize {
+        self.mask.n_columns()
+    }
+
+    pub fn mask(&self) -> &Mask {
+        &self.mask
     }
 
     /// The grid that an input brings along.
@@ -75,8 +243,7 @@ impl Observations {
 
     /// Rows that come from one of the files given.
     pub fn input_rows(&self, input: usize) -> usize {
-        assert!(input < self.n_inputs, "input {input} is one of {}", self.n_inputs);
-        if self.n_inputs == self.sources.len() { self.run_rows(input).len() } else { 1 }
+        self.input_rows[input]
     }
 
     /// The first input's path, for messages.
@@ -86,7 +253,13 @@ impl Observations {
 
     /// Leaves all but the first rows out.
     pub fn keep_first(&mut self, n_rows: usize) {
+        self.is_cut_short |= n_rows < self.n_rows();
         self.starts.iter_mut().for_each(|start| *start = (*start).min(n_rows));
+    }
+
+    /// Whether rows were left out by [`Observations::keep_first`].
+    pub fn is_cut_short(&self) -> bool {
+        self.is_cut_short
     }
 
     /// Rows are then read this many bytes (as f64) at a time.
@@ -104,9 +277,17 @@ impl Observations {
     }
 
     /// Calls `visit` on chunks of rows in order; a chunk never spans runs.
-    /// Every value is checked to be finite.
+    /// Every value is checked to be finite, or to be NaN where that was allowed.
     pub fn for_each_chunk(&self, visit: &mut Visit) -> Result<()> {
-        self.visit_chunks(Cells::Finite, visit)
+        match self.missing {
+            Missing::Error => self.visit_chunks(Cells::Finite, visit),
+            Missing::Impute => self.visit_chunks(Cells::FiniteOrMissing, visit),
+        }
+    }
+
+    /// [`Observations::for_each_chunk`] with values as they are.
+    pub fn for_each_chunk_raw(&self, visit: &mut Visit) -> Result<()> {
+        self.visit_chunks(Cells::Any, visit)
     }
 
     /// [`Observations::for_each_chunk`] where NaN stands for a cell that was not observed.
@@ -118,18 +299,41 @@ impl Observations {
         let rows_at_once = (self.chunk_bytes / (8 * self.n_sites)).max(1);
         let mut values = Vec::new();
         for (run, source) in self.sources.iter().enumerate() {
-            let mut first = 0;
-            let n_rows = self.run_rows(run).len();
-            while first < n_rows {
-                let n = rows_at_once.min(n_rows - first);
+            let empty: Vec<usize> = self.empty.iter().filter(|(of, _)| *of == run).map(|(_, row)| *row).collect();
+            // As many rows of the file as it takes to see all that are kept.
+            let (n_kept, mut first, mut seen) = (self.run_rows(run).len(), 0, 0);
+            while seen < n_kept {
+                let n = rows_at_once.min(source.n_rows() - first).min(n_kept + empty.len() - first);
                 values.resize(n * self.n_sites, 0.0);
                 source.read_rows(first, &mut values)?;
-                check_cells(&values, self.n_sites, first, source.as_ref(), cells)?;
-                visit(run, self.starts[run] + first, &mut values)?;
+                let n_left = self.compact(&mut values, first, &empty);
+                check_cells(&values, &self.mask, first, source.as_ref(), cells)?;
+                visit(run, self.starts[run] + seen, &mut values)?;
                 first += n;
+                seen += n_left;
             }
         }
         Ok(())
+    }
+}
+
+impl Observations {
+    /// Keeps the columns of the mask and the rows that are not empty; returns how many rows are left.
+    fn compact(&self, values: &mut Vec<f64>, first_row: usize, empty: &[usize]) -> usize {
+        let (n_sites, n_columns) = (self.n_sites, self.n_columns());
+        if self.mask.is_full() && empty.is_empty() {
+            return values.len() / n_sites;
+        }
+        let mut n_left = 0;
+        for row in (0..values.len() / n_sites).filter(|row| !empty.contains(&(first_row + row))) {
+            for column in 0..n_columns {
+                // Never past what is still to be read: columns and rows only move down.
+                values[n_left * n_columns + column] = values[row * n_sites + self.mask.site(column)];
+            }
+            n_left += 1;
+        }
+        values.truncate(n_left * n_columns);
+        n_left
     }
 }
 
@@ -147,8 +351,13 @@ fn check_source(source: &dyn RowSource, grid: &[usize], because: &str) -> Result
     }
 }
 
+/// The indices of a site along the axes of a grid.
+fn place_on(grid: &[usize], site: usize) -> Vec<usize> {
+    (0..grid.len()).map(|axis| site / grid[axis + 1..].iter().product::<usize>() % grid[axis]).collect()
+}
+
 /// Refuses images whose voxels lie elsewhere than those of the first image.
-fn check_spaces(sources: &[Box<dyn RowSource>]) -> Result<()> {
+fn check_spaces(sources: &[Arc<dyn RowSource>]) -> Result<()> {
     let mut images = sources.iter().filter_map(|source| Some((source.path(), source.space()?)));
     let Some(first) = images.next() else { return Ok(()) };
     images.try_for_each(|image| check_same_place(first, image))
@@ -159,15 +368,27 @@ fn check_spaces(sources: &[Box<dyn RowSource>]) -> Result<()> {
 enum Cells {
     Finite,
     FiniteOrMissing,
+    Any,
 }
 
-fn check_cells(values: &[f64], n_sites: usize, first_row: usize, source: &dyn RowSource, cells: Cells) -> Result<()> {
-    let allowed = |x: &f64| x.is_finite() || x.is_nan() && cells == Cells::FiniteOrMissing;
+fn check_cells(values: &[f64], mask: &Mask, first_row: usize, source: &dyn RowSource, cells: Cells) -> Result<()> {
+    let n_columns = mask.n_columns();
+    let allowed = |x: &f64| match cells {
+        Cells::Finite => x.is_finite(),
+        Cells::FiniteOrMissing => x.is_finite() || x.is_nan(),
+        Cells::Any => true,
+    };
     match values.iter().position(|x| !allowed(x)) {
         None => Ok(()),
         Some(at) => {
-            let (row, site) = (first_row + at / n_sites, at % n_sites);
-            Err(Error::NonFinite { path: source.row_path(row).to_path_buf(), row, site, value: values[at] })
+            let (row, site) = (first_row + at / n_columns, mask.site(at % n_columns));
+            Err(Error::NonFinite {
+                path: source.row_path(row).to_path_buf(),
+                row: source.row_number(row),
+                site,
+                place: source.grid().map_or(String::new(), |grid| format!(" {:?}", place_on(grid, site))),
+                value: values[at],
+            })
         }
     }
 }
@@ -270,6 +491,6 @@ mod tests {
         std::fs::write(&paths[1], bytes).unwrap();
         let observations = Observations::open(&paths).unwrap();
         let error = observations.for_each_chunk(&mut |_, _, _| Ok(())).unwrap_err().to_string();
-        assert!(error.contains("b.nii: row 1, site 0 is NaN"), "{error}");
+        assert!(error.contains("b.nii: row 1, site 0 [0, 0, 0] is NaN"), "{error}");
     }
 }

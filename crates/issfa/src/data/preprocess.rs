@@ -1,8 +1,12 @@
-//! Centring and scaling: fitted on the training rows, stored, and reused on new ones.
+//! Centring, detrending, confounds and scaling: fitted on the training rows, stored, and reused on new ones.
 
 use super::Observations;
-use crate::error::{Error, Result};
+use super::regression::{Regression, RunFit, RunFits};
+use crate::error::Result;
 use serde::{Deserialize, Serialize};
+
+/// A site whose centred sum of squares is below this share of the raw one is constant but for rounding.
+const CONSTANT: f64 = 1e-20;
 
 /// What is subtracted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,25 +32,29 @@ impl Centering {
     }
 }
 
-/// Which site means a row is centred by.
+/// Which means and slopes a row is prepared by.
 #[derive(Clone, Copy, Debug)]
 pub enum MeansOf<'a> {
-    /// A run of the training rows.
+    /// Those of a run of the training rows.
     Run(usize),
-    /// All training rows (weighted over runs).
+    /// Those of all training rows.
     Training,
     /// Given ones: a new run's own.
-    These(&'a [f64]),
+    These(&'a RunFit),
 }
 
-/// The map from raw rows to the sampler's units and back: `(x - means) / site_scales / factor`.
+/// The map from raw rows to the sampler's units and back: `(x - slopes of covariates - means) / site_scales / factor`.
+///
+/// The way back adds the means, and not the covariates' share: that was not wanted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preprocessing {
     pub centering: Centering,
-    /// Site means of each run; empty unless sites are centred.
-    pub run_means: Vec<Vec<f64>>,
-    /// Site means over all training rows; empty unless sites are centred.
-    pub overall_means: Vec<f64>,
+    /// Names of the covariates.
+    pub covariates: Vec<String>,
+    /// Means and slopes of each run. Means are subtracted only where sites are centred.
+    pub runs: Vec<RunFit>,
+    /// Means over all training rows, and the slopes that all runs share.
+    pub overall: RunFit,
     /// Standard deviation of each site (1 where constant); empty unless sites are scaled.
     pub site_scales: Vec<f64>,
     /// The root mean square of the prepared training data (1 if that is 0).
@@ -60,56 +68,91 @@ pub struct Findings {
     pub share_of_site_means: f64,
     /// The sum of squares after centring, in the user's units.
     pub sum_of_squares: f64,
+    /// Whether centring leaves nothing but rounding errors.
+    pub nothing_left: bool,
+    /// Cells that were observed.
+    pub n_cells: f64,
 }
 
 impl Preprocessing {
+    /// Rows as they are.
+    pub fn nothing() -> Preprocessing {
+        Preprocessing {
+            centering: Centering::None,
+            covariates: Vec::new(),
+            runs: Vec::new(),
+            overall: RunFit::default(),
+            site_scales: Vec::new(),
+            factor: 1.0,
+        }
+    }
+
     /// Fits on all rows; `scale` divides each site by its standard deviation.
     pub fn fit(observations: &Observations, centering: Centering, scale: bool) -> Result<(Preprocessing, Findings)> {
-        let (run_means, overall_means, raw_squares) = means(observations)?;
-        let n_rows = observations.n_rows() as f64;
-        let mean_squares: f64 = n_rows * overall_means.iter().map(|m| m * m).sum::<f64>();
+        let regression = Regression::of(observations)?;
+        let RunFits { runs, overall, n_seen } = regression.finish();
+        let raw_squares: f64 = regression.squares.iter().sum();
+        let mean_squares: f64 = overall.means.iter().zip(&n_seen).map(|(m, n)| n * m * m).sum();
         let share_of_site_means = if raw_squares > 0.0 { mean_squares / raw_squares } else { 0.0 };
-        let mut fitted = Preprocessing { centering, run_means, overall_means, site_scales: Vec::new(), factor: 1.0 };
-        if !centering.sites() {
-            fitted.run_means.clear();
-            fitted.overall_means.clear();
-        }
+        let covariates = observations.covariates().names().to_vec();
+        let mut fitted = Preprocessing { centering, covariates, runs, overall, ..Preprocessing::nothing() };
         let squares = fitted.squares_by_site(observations)?;
         let sum_of_squares: f64 = squares.iter().sum();
         let mut scaled_squares = sum_of_squares;
         if scale {
-            fitted.site_scales = squares.iter().map(|s| positive_or_one((s / n_rows).sqrt())).collect();
+            // What rounding leaves of a constant site is not to be blown up.
+            let is_constant = |(left, raw): (&f64, &f64)| *left <= CONSTANT * raw;
+            let varies: Vec<bool> = squares.iter().zip(&regression.squares).map(|pair| !is_constant(pair)).collect();
+            let sd = |at: usize| if varies[at] { (squares[at] / n_seen[at].max(1.0)).sqrt() } else { 1.0 };
+            fitted.site_scales = (0..squares.len()).map(sd).collect();
             scaled_squares = squares.iter().zip(&fitted.site_scales).map(|(s, sd)| s / (sd * sd)).sum();
         }
-        fitted.factor = positive_or_one((scaled_squares / (n_rows * observations.n_sites() as f64)).sqrt());
-        Ok((fitted, Findings { share_of_site_means, sum_of_squares }))
+        let n_cells: f64 = n_seen.iter().sum();
+        fitted.factor = positive_or_one((scaled_squares / n_cells).sqrt());
+        let nothing_left = sum_of_squares <= CONSTANT * raw_squares;
+        Ok((fitted, Findings { share_of_site_means, sum_of_squares, nothing_left, n_cells }))
     }
 
     fn squares_by_site(&self, observations: &Observations) -> Result<Vec<f64>> {
-        let mut squares = vec![0.0; observations.n_sites()];
-        observations.for_each_chunk(&mut |run, _, values| {
-            for row in values.chunks_exact_mut(squares.len()) {
-                self.center(row, MeansOf::Run(run));
-                squares.iter_mut().zip(row).for_each(|(sum, x)| *sum += *x * *x);
+        let mut squares = vec![0.0; observations.n_columns()];
+        let covariates = observations.covariates();
+        observations.for_each_chunk(&mut |run, first_row, values| {
+            for (at, row) in values.chunks_exact_mut(squares.len()).enumerate() {
+                self.center(row, covariates.row(first_row + at), MeansOf::Run(run));
+                squares.iter_mut().zip(row).filter(|(_, x)| !x.is_nan()).for_each(|(sum, x)| *sum += *x * *x);
             }
             Ok(())
         })?;
         Ok(squares)
     }
 
-    fn site_means<'a>(&'a self, means: MeansOf<'a>) -> &'a [f64] {
+    fn fit_of<'a>(&'a self, means: MeansOf<'a>) -> Option<&'a RunFit> {
         match means {
-            MeansOf::Run(run) => self.run_means.get(run).map_or(&[], Vec::as_slice),
-            MeansOf::Training => &self.overall_means,
-            MeansOf::These(means) => means,
+            MeansOf::Run(run) => self.runs.get(run),
+            MeansOf::Training => Some(&self.overall),
+            MeansOf::These(fit) => Some(fit),
+        }
+    }
+
+    /// The site means that rows are centred by; nothing where they are not.
+    pub fn site_means<'a>(&'a self, means: MeansOf<'a>) -> &'a [f64] {
+        match self.fit_of(means) {
+            Some(fit) if self.centering.sites() => &fit.means,
+            _ => &[],
+        }
+    }
+
+    /// Takes the covariates' share off a raw row.
+    pub fn clean(&self, row: &mut [f64], covariates: &[f64], means: MeansOf) {
+        if let Some(fit) = self.fit_of(means) {
+            fit.take_slopes_off(row, covariates);
         }
     }
 
     /// Centres a raw row; returns the row mean that was taken off (0 unless rows are centred). NaN cells are left out.
-    fn center(&self, row: &mut [f64], means: MeansOf) -> f64 {
-        if self.centering.sites() {
-            row.iter_mut().zip(self.site_means(means)).for_each(|(x, mean)| *x -= mean);
-        }
+    fn center(&self, row: &mut [f64], covariates: &[f64], means: MeansOf) -> f64 {
+        self.clean(row, covariates, means);
+        row.iter_mut().zip(self.site_means(means)).for_each(|(x, mean)| *x -= mean);
         if !self.centering.rows() {
             return 0.0;
         }
@@ -119,9 +162,9 @@ impl Preprocessing {
         offset
     }
 
-    /// Prepares a raw row; returns the row mean that was taken off.
-    pub fn apply(&self, row: &mut [f64], means: MeansOf) -> f64 {
-        let offset = self.center(row, means);
+    /// Prepares a raw row with its covariates; returns the row mean that was taken off.
+    pub fn apply(&self, row: &mut [f64], covariates: &[f64], means: MeansOf) -> f64 {
+        let offset = self.center(row, covariates, means);
         if !self.site_scales.is_empty() {
             row.iter_mut().zip(&self.site_scales).for_each(|(x, sd)| *x /= sd);
         }
@@ -132,9 +175,7 @@ impl Preprocessing {
     /// Takes a prepared row back to the user's units.
     pub fn restore(&self, row: &mut [f64], means: MeansOf, offset: f64) {
         self.to_units(row);
-        if self.centering.sites() {
-            row.iter_mut().zip(self.site_means(means)).for_each(|(x, mean)| *x += mean);
-        }
+        row.iter_mut().zip(self.site_means(means)).for_each(|(x, mean)| *x += mean);
         row.iter_mut().for_each(|x| *x += offset);
     }
 
@@ -147,33 +188,6 @@ impl Preprocessing {
     }
 }
 
-/// Site means of each run and of all rows, and the raw sum of squares. NaN cells are left out.
-fn means(observations: &Observations) -> Result<(Vec<Vec<f64>>, Vec<f64>, f64)> {
-    let n_sites = observations.n_sites();
-    let mut sums = vec![vec![0.0; n_sites]; observations.n_runs()];
-    let (mut squares, mut largest) = (0.0, 0.0f64);
-    observations.for_each_chunk(&mut |run, _, values| {
-        for row in values.chunks_exact(n_sites) {
-            largest = row.iter().fold(largest, |largest, x| largest.max(x.abs()));
-            sums[run].iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
-            squares += row.iter().map(|x| x * x).sum::<f64>();
-        }
-        Ok(())
-    })?;
-    if largest > 0.0 && !(1e-140..1e140).contains(&largest) {
-        let problem = format!("the largest value is {largest:e}, whose square is out of range; rescale the data first");
-        return Err(Error::malformed(observations.path(), problem));
-    }
-    let mut overall = vec![0.0; n_sites];
-    for (run, sums) in sums.iter_mut().enumerate() {
-        overall.iter_mut().zip(sums.iter()).for_each(|(total, sum)| *total += sum);
-        let n = observations.run_rows(run).len() as f64;
-        sums.iter_mut().for_each(|sum| *sum /= n);
-    }
-    overall.iter_mut().for_each(|sum| *sum /= observations.n_rows() as f64);
-    Ok((sums, overall, squares))
-}
-
 fn positive_or_one(value: f64) -> f64 {
     if value > 0.0 { value } else { 1.0 }
 }
@@ -182,6 +196,7 @@ fn positive_or_one(value: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::data::write::write_npy_f64;
+    use crate::data::{Covariates, Detrend};
 
     fn observations(folder: &std::path::Path) -> Observations {
         let first = folder.join("a.npy");
@@ -202,7 +217,7 @@ mod tests {
                 data.for_each_chunk(&mut |run, _, values| {
                     for row in values.chunks_exact_mut(2) {
                         let raw = row.to_vec();
-                        let offset = fitted.apply(row, MeansOf::Run(run));
+                        let offset = fitted.apply(row, &[], MeansOf::Run(run));
                         squares += row.iter().map(|x| x * x).sum::<f64>();
                         fitted.restore(row, MeansOf::Run(run), offset);
                         assert!(row.iter().zip(&raw).all(|(a, b)| (a - b).abs() < 1e-12));
@@ -219,9 +234,28 @@ mod tests {
     fn runs_are_centred_each_by_its_own_means() {
         let folder = tempfile::tempdir().unwrap();
         let (fitted, findings) = Preprocessing::fit(&observations(folder.path()), Centering::Site, false).unwrap();
-        assert_eq!(fitted.run_means, [vec![3.0, 5.0], vec![10.0, 1.0]]);
-        assert_eq!(fitted.overall_means, [4.75, 4.0]);
+        assert_eq!(fitted.runs[0].means, [3.0, 5.0]);
+        assert_eq!(fitted.runs[1].means, [10.0, 1.0]);
+        assert_eq!(fitted.overall.means, [4.75, 4.0]);
         assert!((findings.sum_of_squares - 14.0).abs() < 1e-12);
         assert!(findings.share_of_site_means > 0.5);
+    }
+
+    #[test]
+    fn trends_leave_for_good_and_constant_sites_are_not_blown_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npy");
+        let values: Vec<f64> = (0..5).flat_map(|t| [0.1, 3.0 + 2.0 * f64::from(t), f64::from(t * t)]).collect();
+        write_npy_f64(&path, &[5, 3], &values).unwrap();
+        let mut data = Observations::open(&[path]).unwrap();
+        let covariates = Covariates::new(&data, Detrend::Linear, &[], 0).unwrap();
+        data.set_covariates(covariates);
+        let (fitted, _) = Preprocessing::fit(&data, Centering::Site, true).unwrap();
+        assert_eq!(fitted.site_scales[..2], [1.0, 1.0]);
+        let mut row = [0.1, 3.0, 0.0];
+        let offset = fitted.apply(&mut row, data.covariates().row(0), MeansOf::Run(0));
+        assert!(row[0].abs() < 1e-12 && row[1].abs() < 1e-12 && row[2] > 0.1, "{row:?}");
+        fitted.restore(&mut row, MeansOf::Run(0), offset);
+        assert!((row[1] - 7.0).abs() < 1e-12, "the mean comes back, the trend does not: {row:?}");
     }
 }

@@ -29,7 +29,7 @@ pub struct Coverage {
     pub heldout: Option<f64>,
 }
 
-/// A simulation's truth, row-major, in the user's units.
+/// A simulation's truth under the mask, row-major, in the user's units.
 pub struct Truth<'a> {
     pub features: &'a [Vec<f32>],
     /// Rows x features.
@@ -78,14 +78,17 @@ pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
     let Some((n, rank)) = calibrated(fitted.draws.len()) else { return Ok(Coverage::default()) };
     let draws = &fitted.draws[fitted.draws.len() - n..];
     let mut features = Matched::new::<R>(fitted, truth, draws)?;
-    let n_sites = fitted.structure.n_sites();
+    let n_sites = fitted.mask.n_columns();
     let n_rows = |available: usize| (MOST_CELLS / n_sites).max(1).min(available);
-    let n_training = n_rows(truth.weights.len() / truth.features.len().max(1));
+    // Rows that were left out of the fit would have to be matched first.
+    let n_true_rows = truth.weights.len() / truth.features.len().max(1);
+    let n_fitted = Draws::read::<R>(&draws[0])?.state.loadings.n_rows();
+    let n_training = if n_fitted == n_true_rows { n_rows(n_true_rows) } else { 0 };
     let mut training = Counts::new(clean_training_rows(fitted, truth, n_training));
     let n_heldout = n_rows(truth.heldout.0.len() / n_sites);
     let part = ..n_heldout * n_sites;
     let mut heldout = Counts::new(prepared(fitted, &truth.heldout.1[part], MeansOf::Training));
-    let noisy = fitted.spectra::<R>(&mut prepared(fitted, &truth.heldout.0[part], MeansOf::Training));
+    let noisy = fitted.load::<R>(&mut prepared(fitted, &truth.heldout.0[part], MeansOf::Training));
     for (number, path) in draws.iter().enumerate() {
         let Draw { state, feature_means } = Draws::read::<R>(path)?;
         features.add(&state, fitted);
@@ -136,8 +139,8 @@ impl Matched {
     }
 
     fn add<R: Real>(&mut self, state: &State<R>, fitted: &Fitted) {
-        let images = unit_images(&state.features, &fitted.structure, &fitted.preprocessing);
-        let n_sites = fitted.structure.n_sites();
+        let images = unit_images(&state.features, &fitted.shown());
+        let n_sites = fitted.mask.n_columns();
         for (at, &column) in self.columns.iter().enumerate() {
             let id = fitted.ids[column];
             let place = state.feature_ids.iter().position(|other| *other == id).expect("present in every draw");
@@ -152,8 +155,8 @@ impl Matched {
 /// Rows prepared as the sampler sees them.
 fn prepared(fitted: &Fitted, rows: &[f32], means: MeansOf) -> Vec<f64> {
     let mut values: Vec<f64> = rows.iter().map(|&x| f64::from(x)).collect();
-    for row in values.chunks_exact_mut(fitted.structure.n_sites()) {
-        fitted.preprocessing.apply(row, means);
+    for row in values.chunks_exact_mut(fitted.mask.n_columns()) {
+        fitted.preprocessing.apply(row, &[], means);
     }
     values
 }
@@ -161,7 +164,7 @@ fn prepared(fitted: &Fitted, rows: &[f32], means: MeansOf) -> Vec<f64> {
 fn clean_training_rows(fitted: &Fitted, truth: &Truth, n_rows: usize) -> Vec<f64> {
     let k = truth.features.len().max(1);
     let clean = |weights: &[f64]| {
-        let mut row = vec![0.0f32; fitted.structure.n_sites()];
+        let mut row = vec![0.0f32; fitted.mask.n_columns()];
         for (weight, feature) in weights.iter().zip(truth.features).filter(|(weight, _)| **weight != 0.0) {
             row.iter_mut().zip(feature).for_each(|(x, s)| *x += *weight as f32 * s);
         }

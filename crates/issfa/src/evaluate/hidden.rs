@@ -1,9 +1,10 @@
 //! Prediction of hidden cells: some cells of new rows are hidden, inferred from the rest, and compared; and the same
 //! for principal components by least squares on the visible cells.
 
-use crate::data::load::training_rows;
+use crate::data::load::{Loaded, training_rows};
 use crate::data::preprocess::MeansOf;
-use crate::data::{Observations, Preprocessing};
+use crate::data::regression::Regression;
+use crate::data::{Observations, Preprocessing, memory};
 use crate::draws::{Draw, Draws};
 use crate::error::{Error, Result};
 use crate::linalg::{Real, View, cholesky, multiply};
@@ -11,7 +12,8 @@ use crate::new_rows::{Effort, feature_terms, infer_row};
 use crate::pca;
 use crate::rng::{Purpose, Streams};
 use crate::run_folder::Run;
-use crate::transform::Fitted;
+use crate::structure::Direction;
+use crate::transform::{CenterNew, Fitted, NewRows};
 use crate::workers::share;
 use rand::RngExt;
 use serde::Serialize;
@@ -25,7 +27,7 @@ pub struct HiddenReport {
     pub n_hidden: usize,
     /// Mean squared error of the hidden cells, in the user's units squared.
     pub hidden_cell_error: f64,
-    /// One minus the error over the variance of the hidden cells about their mean.
+    /// One minus the error over the variance of the hidden cells, after centring as the fit asks.
     pub r2: f64,
     pub pca_hidden_cell_error: f64,
     pub pca_r2: f64,
@@ -39,9 +41,10 @@ pub struct HiddenReport {
 struct Row {
     prepared: Vec<f64>,
     hidden: Vec<usize>,
-    /// Raw values of the hidden cells.
+    /// Values of the hidden cells without the covariates' share.
     truth: Vec<f64>,
-    offset: f64,
+    /// What comes back beside the features: the site's mean, and the row's.
+    offsets: Vec<f64>,
     /// Sums over draws of the predictions, prepared.
     predicted: Vec<f64>,
     /// Squared errors of PCA for each number of components from 0.
@@ -49,24 +52,37 @@ struct Row {
 }
 
 /// Hides a share of the cells of every new row and predicts them.
-pub fn evaluate<R: Real>(run: &Run, observations: &Observations, share_hidden: f64, seed: u64) -> Result<HiddenReport> {
+pub fn evaluate<R: Real>(
+    run: &Run,
+    new: &NewRows,
+    center: CenterNew,
+    share_hidden: f64,
+    seed: u64,
+) -> Result<HiddenReport> {
     if !(share_hidden > 0.0 && share_hidden < 1.0) {
         return Err(Error::setting("--hide", share_hidden, "give a share above 0 and below 1, such as 0.2"));
     }
     let fitted = Fitted::open(run)?;
-    fitted.check_sites(observations)?;
-    let mut rows = hide(observations, &fitted.preprocessing, share_hidden, seed)?;
+    let observations = fitted.open_rows(new)?;
+    let (n_rows, n_columns) = (observations.n_rows() as u64, observations.n_columns() as u64);
+    let training = run.record.n_rows as u64 * n_columns * R::BYTES as u64;
+    memory::check("hidden cells of new rows, and principal components", 16 * n_rows * n_columns + training)?;
+    let mut rows = hide(&observations, share_hidden, seed)?;
+    prepare(&mut rows, &observations, &fitted.preprocessing, center);
     for (number, path) in fitted.draws.iter().enumerate() {
         let draw = Draws::read::<R>(path)?;
         let streams = Streams { seed: fitted.seed, chain: 0, sweep: number as u64 };
         add_predictions(&draw, &fitted, &streams, &mut rows);
     }
+    // Of a row without any visible cell nothing can be said.
+    rows.retain(|row| row.prepared.iter().any(|x| !x.is_nan()));
     add_pca_errors::<R>(run, &fitted, &mut rows)?;
     Ok(report(rows, &fitted))
 }
 
-fn hide(observations: &Observations, preprocessing: &Preprocessing, share: f64, seed: u64) -> Result<Vec<Row>> {
-    let n_sites = observations.n_sites();
+/// Raw rows with some of their cells hidden.
+fn hide(observations: &Observations, share: f64, seed: u64) -> Result<Vec<Row>> {
+    let n_sites = observations.n_columns();
     let mut rows = Vec::new();
     observations.for_each_chunk_with_holes(&mut |_, first_row, values| {
         for (at, raw) in values.chunks_exact_mut(n_sites).enumerate() {
@@ -75,19 +91,44 @@ fn hide(observations: &Observations, preprocessing: &Preprocessing, share: f64, 
             let hidden: Vec<usize> = (0..n_sites).filter(chosen).collect();
             let truth = hidden.iter().map(|&site| raw[site]).collect();
             hidden.iter().for_each(|&site| raw[site] = f64::NAN);
-            let offset = preprocessing.apply(raw, MeansOf::Training);
-            let predicted = vec![0.0; hidden.len()];
-            rows.push(Row { prepared: raw.to_vec(), hidden, truth, offset, predicted, pca_errors: Vec::new() });
+            let zeros = vec![0.0; hidden.len()];
+            let (prepared, offsets, predicted) = (raw.to_vec(), zeros.clone(), zeros);
+            rows.push(Row { prepared, hidden, truth, offsets, predicted, pca_errors: Vec::new() });
         }
         Ok(())
     })?;
     Ok(rows)
 }
 
+/// Centres rows by the training means or by their own, which are taken over the visible cells.
+fn prepare(rows: &mut [Row], observations: &Observations, preprocessing: &Preprocessing, center: CenterNew) {
+    let covariates = observations.covariates();
+    let run_of = |row: usize| (0..observations.n_runs()).find(|&run| observations.run_rows(run).contains(&row));
+    let mut regression = Regression::new(observations.n_runs(), observations.n_columns(), covariates.n_columns());
+    if center == CenterNew::Own {
+        for (at, row) in rows.iter().enumerate() {
+            regression.add(run_of(at).expect("every row is in a run"), covariates.row(at), &row.prepared);
+        }
+    }
+    let own = regression.finish().runs;
+    for (at, row) in rows.iter_mut().enumerate() {
+        let run = run_of(at).expect("every row is in a run");
+        let means = if center == CenterNew::Own { MeansOf::These(&own[run]) } else { MeansOf::Training };
+        let mut whole = vec![0.0; row.prepared.len()];
+        row.hidden.iter().zip(&row.truth).for_each(|(&site, &x)| whole[site] = x);
+        preprocessing.clean(&mut whole, covariates.row(at), means);
+        row.truth = row.hidden.iter().map(|&site| whole[site]).collect();
+        let offset = preprocessing.apply(&mut row.prepared, covariates.row(at), means);
+        let site_means = preprocessing.site_means(means);
+        let mean = |site: &usize| site_means.get(*site).copied().unwrap_or(0.0);
+        row.offsets = row.hidden.iter().map(|site| mean(site) + offset).collect();
+    }
+}
+
 /// Adds one draw's predictions; `G_t` and `C_t` leave the cells that are not seen out.
 fn add_predictions<R: Real>(draw: &Draw<R>, fitted: &Fitted, streams: &Streams, rows: &mut [Row]) {
     let state = &draw.state;
-    let (k, n_sites) = (state.n_features(), fitted.structure.n_sites());
+    let (k, n_sites) = (state.n_features(), fitted.mask.n_columns());
     let features = fitted.at_sites(&draw.feature_means);
     let mut gram = vec![0.0; k * k];
     let all = View::new(&features, k, n_sites);
@@ -123,11 +164,18 @@ fn visible_products(prepared: &[f64], features: &[f64], gram: &[f64], k: usize) 
 
 fn add_pca_errors<R: Real>(run: &Run, fitted: &Fitted, rows: &mut [Row]) -> Result<()> {
     run.check_inputs()?;
-    let training = Observations::open(&run.checked.settings.input)?;
-    let data = training_rows::<R>(&training, &fitted.structure, &fitted.preprocessing, None)?;
+    let training = run.observations()?;
+    let Loaded { data, window } = training_rows::<R>(&training, &fitted.structure, &fitted.preprocessing, None)?;
     let components = pca::components(&data, MOST_COMPONENTS).spectra;
-    let (d, n_sites) = (components.n_features(), fitted.structure.n_sites());
-    let images = fitted.at_sites(&components);
+    let (d, n_sites) = (components.n_features(), fitted.mask.n_columns());
+    let mut images = vec![0.0; d * n_sites];
+    share(images.chunks_exact_mut(n_sites).enumerate(), Vec::new, |scratch, (component, image)| {
+        image.copy_from_slice(&components.feature(component));
+        // Data in a window are given by site already.
+        if window.is_none() {
+            fitted.structure.apply(Direction::ToSites, image, scratch);
+        }
+    });
     let mut gram = vec![0.0; d * d];
     let all = View::new(&images, d, n_sites);
     multiply(&mut gram, all, all.t());
@@ -182,9 +230,8 @@ fn solve(lower: &[f64], b: &[f64]) -> Vec<f64> {
 fn errors(row: &Row, predicted: &[f64], fitted: &Fitted) -> Vec<f64> {
     let preprocessing = &fitted.preprocessing;
     let scale = |site: usize| preprocessing.site_scales.get(site).copied().unwrap_or(1.0) * preprocessing.factor;
-    let mean = |site: usize| preprocessing.overall_means.get(site).copied().unwrap_or(0.0);
-    let error = |((&site, x), truth): ((&usize, &f64), &f64)| x * scale(site) + mean(site) + row.offset - truth;
-    row.hidden.iter().zip(predicted).zip(&row.truth).map(error).collect()
+    let error = |at: usize| predicted[at] * scale(row.hidden[at]) + row.offsets[at] - row.truth[at];
+    (0..row.hidden.len()).map(error).collect()
 }
 
 fn report(rows: Vec<Row>, fitted: &Fitted) -> HiddenReport {
@@ -198,9 +245,10 @@ fn report(rows: Vec<Row>, fitted: &Fitted) -> HiddenReport {
         pca.iter_mut().zip(&row.pca_errors).for_each(|(sum, e)| *sum += e);
         n += row.hidden.len();
     }
-    let truth = || rows.iter().flat_map(|row| row.truth.iter());
-    let mean = truth().sum::<f64>() / n as f64;
-    let total: f64 = truth().map(|x| (x - mean).powi(2)).sum();
+    // What is left for features to explain: the site means that come back by themselves are not their merit.
+    let left = || rows.iter().flat_map(|row| row.truth.iter().zip(&row.offsets).map(|(truth, offset)| truth - offset));
+    let mean = left().sum::<f64>() / n as f64;
+    let total: f64 = left().map(|x| (x - mean).powi(2)).sum();
     let best = (0..n_tried).min_by(|&a, &b| pca[a].total_cmp(&pca[b])).unwrap_or(0);
     let best_error = pca.get(best).copied().unwrap_or(f64::NAN);
     HiddenReport {

@@ -1,10 +1,9 @@
 //! Measures against a simulation's truth.
 
 use super::coverage::{Truth, coverage};
-use crate::data::Observations;
 use crate::data::load::training_rows;
-use crate::data::preprocess::{Centering, Preprocessing};
 use crate::data::read::npy::{read_npy_f32, read_npy_f64};
+use crate::data::{Mask, Observations, Preprocessing};
 use crate::draws::Draws;
 use crate::error::{Error, Result};
 use crate::linalg::{Real, symmetric_eigen};
@@ -16,9 +15,10 @@ use crate::spectral::{SpectralData, weighted_rows};
 use crate::structure::{Direction, Shelf, Spectrum, Structure};
 use crate::summary::posterior::unit_images;
 use crate::trace;
-use crate::transform::{CenterNew, Fitted};
+use crate::transform::{CenterNew, Fitted, NewRows};
 use serde::Serialize;
 use std::path::Path;
+use std::sync::Arc;
 
 const PCA_DIMENSION: usize = 33;
 /// A true feature with at least this absolute cosine counts as found.
@@ -68,23 +68,30 @@ pub fn evaluate<R: Real>(run: &Run, simulation_folder: &Path) -> Result<TruthRep
             because: format!("the run {} has that many", run.folder.display()),
         });
     }
-    let truth: Vec<Vec<f32>> = truth.chunks_exact(n_sites).map(<[f32]>::to_vec).collect();
-    let training = raw_spectra::<R>(&simulation_folder.join("observations.npy"), &structure)?;
+    let mask = &fitted.mask;
+    let truth: Vec<Vec<f32>> = truth.chunks_exact(n_sites).map(|image| mask.gather(image)).collect();
+    let structure = Arc::new(structure);
+    let everything = Mask::full(n_sites);
+    let training = raw_rows::<R>(&simulation_folder.join("observations.npy"), &structure, &everything)?;
     let oracle = oracle_features(&simulation, &training, &structure, &spectrum, simulation_folder)?;
+    let oracle: Vec<Vec<f32>> = oracle.iter().map(|image| mask.gather(image)).collect();
     let cosines: Vec<f64> = truth.iter().map(|feature| best_cosine(feature, &fitted.images)).collect();
     let heldout_error = heldout_error::<R>(&fitted, simulation_folder)?;
     let (n_features_mean, weight_kurtosis) = (mean_features(run)?, mean_kurtosis::<R>(&fitted)?);
     let (_, true_weights) = read_npy_f64(&simulation_folder.join("truth_weights.npy"))?;
     let final_sample = final_sample::<R>(&fitted)?;
-    let (_, heldout) = read_npy_f32(&simulation_folder.join("heldout.npy"))?;
-    let (_, clean) = read_npy_f32(&simulation_folder.join("truth_heldout.npy"))?;
+    let under_mask = |name: &str| -> Result<Vec<f32>> {
+        let (_, values) = read_npy_f32(&simulation_folder.join(name))?;
+        Ok(values.chunks_exact(n_sites).flat_map(|row| mask.gather(row)).collect())
+    };
+    let (heldout, clean) = (under_mask("heldout.npy")?, under_mask("truth_heldout.npy")?);
     let known = Truth { features: &truth, weights: &true_weights, heldout: (&heldout, &clean) };
     let covered = coverage::<R>(&fitted, &known)?;
     let cosines_with =
         |images: &[Vec<f32>]| truth.iter().map(|feature| best_cosine(feature, images)).collect::<Vec<_>>();
     Ok(TruthReport {
         heldout_error,
-        pca33_error_ratio: pca_error::<R>(&training, &structure, simulation_folder)? / heldout_error,
+        pca33_error_ratio: pca_error::<R>(mask, &structure, simulation_folder)? / heldout_error,
         feature_recovery_error: recovery_error(&cosines),
         final_sample_recovery_error: recovery_error(&cosines_with(&final_sample)),
         oracle_feature_recovery_error: recovery_error(&cosines_with(&oracle)),
@@ -105,7 +112,7 @@ pub fn evaluate<R: Real>(run: &Run, simulation_folder: &Path) -> Result<TruthRep
 /// The features of the last kept draw as unit images.
 fn final_sample<R: Real>(fitted: &Fitted) -> Result<Vec<Vec<f32>>> {
     let state = Draws::read::<R>(fitted.draws.last().expect("a fit that opens has draws"))?.state;
-    let images = unit_images(&state.features, &fitted.structure, &fitted.preprocessing);
+    let images = unit_images(&state.features, &fitted.shown());
     Ok(images.into_iter().map(|(image, _)| image.iter().map(|&x| x as f32).collect()).collect())
 }
 
@@ -125,36 +132,31 @@ fn recovery_error(cosines: &[f64]) -> f64 {
     cosines.iter().map(|cosine| 2.0 - 2.0 * cosine.min(1.0)).sum()
 }
 
-/// Rows of a file as they are, transformed.
-fn raw_spectra<R: Real>(path: &Path, structure: &Structure) -> Result<SpectralData<R>> {
-    let observations = Observations::open(&[path.to_path_buf()])?;
-    let plain = Preprocessing {
-        centering: Centering::None,
-        run_means: Vec::new(),
-        overall_means: Vec::new(),
-        site_scales: Vec::new(),
-        factor: 1.0,
-    };
-    training_rows(&observations, structure, &plain, None)
+/// Rows of a file as they are: spectra, or by site under a mask.
+fn raw_rows<R: Real>(path: &Path, structure: &Arc<Structure>, mask: &Mask) -> Result<SpectralData<R>> {
+    let mut observations = Observations::open(&[path.to_path_buf()])?;
+    observations.set_mask(mask.clone());
+    Ok(training_rows(&observations, structure, &Preprocessing::nothing(), None)?.data)
 }
 
 fn heldout_error<R: Real>(fitted: &Fitted, folder: &Path) -> Result<f64> {
-    let observations = Observations::open(&[folder.join("heldout.npy")])?;
+    let observations = fitted.open_rows(&NewRows::plain(&[folder.join("heldout.npy")]))?;
     let (_, truth) = read_npy_f32(&folder.join("truth_heldout.npy"))?;
     let n_sites = observations.n_sites();
     let mut sum = 0.0;
     fitted.transform::<R>(&observations, CenterNew::Train, &[], &mut |batch| {
         let truth = &truth[batch.first_row * n_sites..];
-        sum += batch.reconstruction.iter().zip(truth).map(|(x, t)| f64::from(x - t).powi(2)).sum::<f64>();
+        let cells = batch.reconstruction.iter().zip(truth).filter(|(x, _)| !x.is_nan());
+        sum += cells.map(|(x, t)| f64::from(x - t).powi(2)).sum::<f64>();
         Ok(())
     })?;
-    Ok(sum / truth.len() as f64)
+    Ok(sum / (observations.n_rows() * observations.n_columns()) as f64)
 }
 
-fn pca_error<R: Real>(training: &SpectralData<R>, structure: &Structure, folder: &Path) -> Result<f64> {
-    let heldout = raw_spectra::<R>(&folder.join("heldout.npy"), structure)?;
-    let truth = raw_spectra::<R>(&folder.join("truth_heldout.npy"), structure)?;
-    let components = pca::components(training, PCA_DIMENSION);
+fn pca_error<R: Real>(mask: &Mask, structure: &Arc<Structure>, folder: &Path) -> Result<f64> {
+    let rows = |name: &str| raw_rows::<R>(&folder.join(name), structure, mask);
+    let (heldout, truth) = (rows("heldout.npy")?, rows("truth_heldout.npy")?);
+    let components = pca::components(&rows("observations.npy")?, PCA_DIMENSION);
     let d = components.spectra.n_features();
     let (noisy, clean) = (pca::scores(&components, &heldout), pca::scores(&components, &truth));
     // With orthonormal components the error is what the truth has outside them plus the error of the scores.
@@ -234,8 +236,7 @@ fn mean_kurtosis<R: Real>(fitted: &Fitted) -> Result<f64> {
 }
 
 fn draw_kurtosis<R: Real>(state: &State<R>, fitted: &Fitted) -> f64 {
-    let norms: Vec<f64> =
-        unit_images(&state.features, &fitted.structure, &fitted.preprocessing).iter().map(|image| image.1).collect();
+    let norms: Vec<f64> = unit_images(&state.features, &fitted.shown()).iter().map(|image| image.1).collect();
     let counts = state.loadings.counts();
     let entries = state.loadings.rows().iter().flatten().filter(|entry| counts[entry.feature] > 1);
     let n = (state.loadings.n_rows() * state.loadings.n_shared()) as f64;

@@ -4,17 +4,23 @@
 //! |---|---|
 //! | [`lines`] | stacked panels of lines over one x axis (traces) |
 //! | [`images`] | rows of small maps or curves on a grid (features) |
+//! | [`brain`] | slices of a brain volume over the anatomy, time courses beneath |
 //! | [`bars`] | histograms and bar charts |
 //! | [`colour`], [`ticks`] | colour maps, scales |
+//! | `resample`, `overlay`, `courses` | what only [`brain`] is made of |
 //! | `svg`, `text`, `axes`, `legend`, `slice`, `panel` | the parts they are made of |
 
 mod axes;
 pub mod bars;
+pub mod brain;
 pub mod colour;
+mod courses;
 pub mod images;
 mod legend;
 pub mod lines;
+mod overlay;
 mod panel;
+mod resample;
 mod slice;
 mod svg;
 mod text;

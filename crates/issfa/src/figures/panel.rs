@@ -9,7 +9,8 @@ use super::ticks::Scale;
 
 /// A map with more pixels along a side is averaged down: paper shows no more.
 const MOST_PIXELS: usize = 400;
-const BORDER: Stroke = Stroke::solid("#999999", 0.8);
+/// The frame of a panel.
+pub const BORDER: Stroke = Stroke::solid("#999999", 0.8);
 
 /// The scale of some values: symmetric about 0, or from 0 (or the lowest, if negative) to the highest.
 pub fn limits(values: impl Iterator<Item = f64>, colours: Colours) -> (f64, f64) {
@@ -67,9 +68,14 @@ fn shrink((n_down, n_right): (usize, usize), values: &[f64]) -> ((usize, usize),
     (shape, (0..shape.0 * shape.1).map(mean).collect())
 }
 
+/// The box of the colour bar that is drawn from a place on.
+pub fn colour_bar((x, y): (f64, f64)) -> Rect {
+    Rect { x, y: y + 3.0, width: 180.0, height: 11.0 }
+}
+
 /// Draws the bar with the limits under it and gives the x right of it.
-pub fn draw_colour_bar(canvas: &mut Canvas, (x, y): (f64, f64), colours: Colours, (low, high): (&str, &str)) -> f64 {
-    let bar = Rect { x, y: y + 3.0, width: 180.0, height: 11.0 };
+pub fn draw_colour_bar(canvas: &mut Canvas, at: (f64, f64), colours: Colours, (low, high): (&str, &str)) -> f64 {
+    let bar = colour_bar(at);
     let pixels = Pixels { width: 255, height: 1, indices: (0..255).collect(), palette: colours.palette() };
     canvas.image(bar, &pixels);
     canvas.frame(bar, Stroke::solid(GRID, 0.8));

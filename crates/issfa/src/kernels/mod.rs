@@ -123,7 +123,11 @@ impl Kernel {
 
 /// Makes the projections valid for the state as it is, where they are not.
 fn refresh<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections) {
-    *projections = project(&model.data, &model.row_norms, &state.loadings, &mut state.features, model.comm.as_ref());
+    let (norms, comm) = (&model.row_norms, model.comm.as_ref());
+    *projections = match &model.window {
+        None => project(&model.data, norms, &state.loadings, &mut state.features, comm),
+        Some(window) => window.project(&model.data, norms, &state.loadings, &state.features, comm),
+    };
 }
 
 /// Number and sum of each feature's active weights, and the sum of `(weight - centre_k)^2`.

@@ -130,7 +130,8 @@ fn update_half<R: Real>(
     scan: Scan,
 ) {
     let mut stream = streams.stream(Purpose::RowSplit, part, 1);
-    let features = prepare_features(state, projections, changing, &mut stream);
+    let terms = feature_terms(state, projections, changing, &mut stream);
+    let features: Vec<Prepared> = terms.iter().map(Prepared::new).collect();
     let mut order: Vec<usize> = (0..features.len()).collect();
     if scan == Scan::Random {
         order.shuffle(&mut stream);
@@ -141,29 +142,35 @@ fn update_half<R: Real>(
             let mut stream = streams.stream(Purpose::SharedActivations, part, chunk as u64);
             for (offset, entries) in rows.iter_mut().enumerate() {
                 let row = chunk * ROW_CHUNK + offset;
-                if changing[row] {
-                    scratch.update_row(
-                        entries,
-                        projections.row(row),
-                        projections.gram(),
-                        &features,
-                        &order,
-                        &mut stream,
-                    );
+                if !changing[row] {
+                    continue;
                 }
+                let own = projections.own_gram(row).map(|gram| prepared_with(&terms, gram));
+                let features = own.as_ref().unwrap_or(&features);
+                let (with_data, gram) = (projections.row(row), projections.gram_of(row));
+                scratch.update_row(entries, with_data, gram, features, &order, &mut stream);
             }
         };
         share(chunks, RowScratch::default, work);
     });
 }
 
-/// Draws each feature's probability and prepares its terms; features that no row outside uses keep their activations.
-fn prepare_features<R: Real>(
+/// The terms of a row with a gram matrix of its own.
+fn prepared_with(terms: &[FeatureTerms], gram: &[f64]) -> Vec<Prepared> {
+    let k = terms.len();
+    let own = |(feature, terms): (usize, &FeatureTerms)| {
+        Prepared::new(&FeatureTerms { squared_norm: gram[feature * k + feature].max(0.0), ..*terms })
+    };
+    terms.iter().enumerate().map(own).collect()
+}
+
+/// Draws each feature's probability and collects its terms; features that no row outside uses keep their activations.
+fn feature_terms<R: Real>(
     state: &State<R>,
     projections: &Projections,
     changing: &[bool],
     stream: &mut impl rand::Rng,
-) -> Vec<Prepared> {
+) -> Vec<FeatureTerms> {
     let k = state.n_features();
     let mut used_outside = vec![false; k];
     for (entries, _) in state.loadings.rows().iter().zip(changing).filter(|(_, changing)| !**changing) {
@@ -177,12 +184,12 @@ fn prepare_features<R: Real>(
             let probability: f64 = beta.sample(stream);
             (probability / (1.0 - probability)).ln()
         });
-        Prepared::new(&FeatureTerms {
+        FeatureTerms {
             squared_norm: projections.gram()[feature * k + feature],
             noise_variance: state.noise_variance,
             weight: NormalPrior { mean: state.weight_means[feature], precision: state.weight_precisions[feature] },
             ln_prior_odds,
-        })
+        }
     };
     (0..k).map(&mut prepare).collect()
 }

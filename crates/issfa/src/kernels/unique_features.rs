@@ -9,7 +9,7 @@ use crate::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
 use crate::linalg::Real;
 use crate::model::{Model, State, ibp, simulate};
 use crate::rng::Purpose;
-use crate::spectral::{Projections, TILE, sum_over_tiles};
+use crate::spectral::{Projections, SpectralData, TILE, sum_over_tiles};
 use crate::workers::share;
 use pulp::{Simd, WithSimd};
 
@@ -22,6 +22,8 @@ const BURN_IN_RATE: f64 = 0.05;
 #[derive(Clone, Debug)]
 struct Candidate {
     row: usize,
+    /// Where the row stands among the spectra it is judged by.
+    place: usize,
     /// Places of the features unique to the row now, and the sum of their squared weights.
     old: Vec<usize>,
     old_energy: f64,
@@ -44,7 +46,10 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     for round in 0..model.birth_rounds {
         let mut candidates = propose(model, state, turn, round);
         info.proposed += candidates.len() as u32;
-        let ratios = ln_ratios(model, state, &candidates, &variances);
+        // Where rows have cells that were not observed, these are drawn first, anew in each round.
+        let completed = complete(model, state, &mut candidates, turn, round);
+        let rows = completed.as_ref().unwrap_or(&model.data);
+        let ratios = ln_ratios(model, rows, state, &candidates, &variances);
         let mut n_features = state.n_features();
         let mut ratios = ratios.iter();
         candidates.retain(|candidate| {
@@ -63,7 +68,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
             continue;
         }
         projections.features_changed();
-        apply(model, state, &candidates, &precisions, turn, round, &mut info);
+        apply(rows, state, &candidates, &precisions, turn, round, &mut info);
     }
     info
 }
@@ -88,6 +93,7 @@ fn propose<R: Real>(model: &Model<R>, state: &State<R>, turn: &Turn, round: u32)
         let new: Vec<Newborn> = (0..n_new).map(|_| newborn(model, &mut stream)).collect();
         candidates.push(Candidate {
             row,
+            place: row,
             old: unique().map(|entry| entry.feature).collect(),
             old_energy: unique().map(|entry| entry.weight.powi(2)).sum(),
             new_energy: new.iter().map(|born| born.weight.powi(2)).sum(),
@@ -95,6 +101,22 @@ fn propose<R: Real>(model: &Model<R>, state: &State<R>, turn: &Turn, round: u32)
         });
     }
     candidates
+}
+
+/// The spectra of all candidates' rows with what was not observed drawn given the state; `None` where rows are complete.
+fn complete<R: Real>(
+    model: &Model<R>,
+    state: &State<R>,
+    candidates: &mut [Candidate],
+    turn: &Turn,
+    round: u32,
+) -> Option<SpectralData<R>> {
+    let window = model.window.as_ref()?;
+    candidates.iter_mut().enumerate().for_each(|(place, candidate)| candidate.place = place);
+    let rows: Vec<usize> = candidates.iter().map(|candidate| candidate.row).collect();
+    let stream_of = |row: usize| turn.streams.stream(Purpose::MissingRows, round, row as u64);
+    let (loadings, features, noise) = (&state.loadings, &state.features, state.noise_variance);
+    Some(window.complete_rows(&model.data, &rows, loadings, features, noise, stream_of))
 }
 
 fn newborn<R>(model: &Model<R>, stream: &mut impl rand::Rng) -> Newborn {
@@ -106,16 +128,22 @@ fn newborn<R>(model: &Model<R>, stream: &mut impl rand::Rng) -> Newborn {
 }
 
 /// The log ratio of marginal likelihoods, proposed over current, for each candidate.
-fn ln_ratios<R: Real>(model: &Model<R>, state: &State<R>, candidates: &[Candidate], variances: &[f64]) -> Vec<f64> {
+fn ln_ratios<R: Real>(
+    model: &Model<R>,
+    rows: &SpectralData<R>,
+    state: &State<R>,
+    candidates: &[Candidate],
+    variances: &[f64],
+) -> Vec<f64> {
     let arch = pulp::Arch::new();
-    sum_over_tiles(model.data.tiles(), candidates.len(), model.comm.as_ref(), |tile, modes, slots| {
-        arch.dispatch(RatiosAt { model, state, candidates, tile, variances: &variances[modes], slots });
+    sum_over_tiles(state.features.tiles(), candidates.len(), model.comm.as_ref(), |tile, modes, slots| {
+        arch.dispatch(RatiosAt { rows, state, candidates, tile, variances: &variances[modes], slots });
     })
 }
 
 /// The ratios' shares of one tile.
 struct RatiosAt<'a, R> {
-    model: &'a Model<R>,
+    rows: &'a SpectralData<R>,
     state: &'a State<R>,
     candidates: &'a [Candidate],
     tile: usize,
@@ -128,12 +156,12 @@ impl<R: Real> WithSimd for RatiosAt<'_, R> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let RatiosAt { model, state, tile, .. } = self;
+        let RatiosAt { rows, state, tile, .. } = self;
         let (mut residual, noise) = (Vec::with_capacity(TILE), state.noise_variance);
         // Modes that are not there have no variance and no residual, and add nothing.
         let variances = &filled_up(self.variances, 0.0);
         for (candidate, slot) in self.candidates.iter().zip(self.slots) {
-            shared_residual(model, &state.loadings, candidate, tile, state.features.tile(tile), &mut residual);
+            shared_residual(rows, &state.loadings, candidate, tile, state.features.tile(tile), &mut residual);
             let residual = &filled_up(&residual, 0.0);
             *slot = ln_evidence(residual, candidate.new_energy, variances, noise)
                 - ln_evidence(residual, candidate.old_energy, variances, noise);
@@ -160,7 +188,7 @@ pub fn ln_evidence(residual: &Tileful, energy: f64, variances: &Tileful, noise_v
 
 /// Replaces the unique features of accepted candidates, in row order.
 fn apply<R: Real>(
-    model: &Model<R>,
+    rows: &SpectralData<R>,
     state: &mut State<R>,
     accepted: &[Candidate],
     precisions: &[f64],
@@ -171,17 +199,18 @@ fn apply<R: Real>(
     // Spectra first, into places at the end, while the shared features still stand where they stood.
     let n_before = state.n_features();
     let n_born = accepted.iter().map(|candidate| candidate.new.len()).sum();
+    let tiles = state.features.tiles();
     let mut spectra = std::mem::replace(&mut state.features, crate::spectral::FeatureSpectra::empty(0));
     spectra.grow(n_born);
     let work = |residual: &mut Vec<f64>, (tile, values): (usize, &mut [R])| {
-        let modes = model.data.tiles().modes(tile);
+        let modes = tiles.modes(tile);
         let (old, born) = values.split_at_mut(n_before * modes.len());
         let mut first = 0;
         for candidate in accepted.iter().filter(|candidate| !candidate.new.is_empty()) {
-            shared_residual(model, &state.loadings, candidate, tile, old, residual);
+            shared_residual(rows, &state.loadings, candidate, tile, old, residual);
             let n_new = candidate.new.len();
             let place = &mut born[first * modes.len()..(first + n_new) * modes.len()];
-            let index = (candidate.row * model.data.tiles().len() + tile) as u64;
+            let index = (candidate.row * tiles.len() + tile) as u64;
             let mut stream = turn.streams.stream(Purpose::UniqueSpectra, round, index);
             draw_spectra(candidate, residual, &precisions[modes.clone()], state.noise_variance, place, &mut stream);
             first += n_new;
@@ -209,14 +238,14 @@ fn apply<R: Real>(
 /// The row's residual at the modes of one tile, without its unique features; `features` are those of the tile.
 #[inline(always)]
 fn shared_residual<R: Real>(
-    model: &Model<R>,
+    rows: &SpectralData<R>,
     loadings: &crate::model::Loadings,
     candidate: &Candidate,
     tile: usize,
     features: &[R],
     residual: &mut Vec<f64>,
 ) {
-    let values = model.data.tile_row(tile, candidate.row);
+    let values = rows.tile_row(tile, candidate.place);
     let width = values.len();
     residual.clear();
     residual.extend(values.iter().map(|y| y.to_f64()));

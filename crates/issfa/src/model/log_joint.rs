@@ -28,7 +28,10 @@ pub fn ln_likelihood<R: Real>(model: &Model<R>, state: &State<R>) -> f64 {
     let noise = NormalPrior { mean: 0.0, precision: 1.0 / state.noise_variance };
     let row = |t: usize| {
         let mean = simulate::noiseless_row(state, t);
-        model.data.row(t).iter().zip(mean).map(|(y, m)| ln_normal_density(y - m, noise)).sum::<f64>()
+        let observed = model.data.row(t);
+        let mean = model.at_columns(mean);
+        let seen = (0..observed.len()).filter(|&column| model.is_seen(t, column));
+        seen.map(|column| ln_normal_density(observed[column] - mean[column], noise)).sum::<f64>()
     };
     (0..model.data.n_rows()).map(row).sum()
 }

@@ -13,7 +13,7 @@ pub use state::State;
 
 use crate::comm::{Comm, Solo};
 use crate::linalg::Real;
-use crate::spectral::{SpectralData, squared_row_norms};
+use crate::spectral::{FeatureSpectra, SpectralData, Window, squared_row_norms};
 use crate::structure::Spectrum;
 use std::sync::Arc;
 
@@ -30,7 +30,10 @@ pub enum ThetaStep {
 
 /// Everything that stays fixed while a chain runs.
 pub struct Model<R> {
+    /// Rows x modes; or rows x the columns of the window.
     pub data: SpectralData<R>,
+    /// Which cells the data hold, where that is not all of them.
+    pub window: Option<Window>,
     /// Norms of the rows of the data.
     pub row_norms: Vec<f64>,
     pub spectrum: Spectrum,
@@ -41,6 +44,8 @@ pub struct Model<R> {
     pub birth_rounds: u32,
     /// Updates of all activations and weights in one sweep.
     pub row_sweeps: u32,
+    /// Under a mask: every so many sweeps, beginning with the first, features are drawn jointly with what lies outside.
+    pub joint_every: u64,
     pub theta_step: ThetaStep,
     pub comm: Arc<dyn Comm>,
 }
@@ -49,24 +54,55 @@ impl<R: Real> Model<R> {
     /// A model with default sampler settings, in one process.
     pub fn new(data: SpectralData<R>, spectrum: Spectrum, priors: Priors) -> Model<R> {
         assert_eq!(data.n_modes(), spectrum.n_modes(), "data and structure have the same modes");
+        Model::with(data, None, spectrum, priors)
+    }
+
+    /// A model of data that hold some cells of the grid only.
+    pub fn in_window(data: SpectralData<R>, window: Window, spectrum: Spectrum, priors: Priors) -> Model<R> {
+        assert_eq!(data.n_modes(), window.sites().len(), "a column for each site of the window");
+        Model::with(data, Some(window), spectrum, priors)
+    }
+
+    fn with(data: SpectralData<R>, window: Option<Window>, spectrum: Spectrum, priors: Priors) -> Model<R> {
         assert_eq!(priors.ln_theta.len(), spectrum.n_parameters(), "a prior for each parameter of the curve");
         let comm: Arc<dyn Comm> = Arc::new(Solo);
         let row_norms = squared_row_norms(&data, comm.as_ref()).iter().map(|x| x.sqrt()).collect();
         Model {
             data,
+            window,
             row_norms,
             spectrum,
             priors,
             max_features: usize::MAX,
             birth_rounds: 8,
             row_sweeps: 1,
+            joint_every: 20,
             theta_step: ThetaStep::Mh,
             comm,
         }
     }
 
+    /// A spectrum as the data's columns show it: itself, or its image within the window.
+    pub fn at_columns(&self, spectrum: Vec<f64>) -> Vec<f64> {
+        match &self.window {
+            None => spectrum,
+            Some(window) => {
+                let one = FeatureSpectra::<f64>::from_rows(spectrum.len(), std::iter::once(spectrum.as_slice()));
+                window.at_columns(&one).feature(0)
+            }
+        }
+    }
+
+    /// Whether a cell was observed.
+    pub fn is_seen(&self, row: usize, column: usize) -> bool {
+        self.window.as_ref().is_none_or(|window| !window.holes(row).contains(&(column as u32)))
+    }
+
     /// The number of cells that inform the noise.
     pub fn n_cells(&self) -> f64 {
-        self.data.n_rows() as f64 * self.data.n_modes() as f64
+        match &self.window {
+            None => self.data.n_rows() as f64 * self.data.n_modes() as f64,
+            Some(window) => window.n_cells(),
+        }
     }
 }

@@ -11,8 +11,10 @@ mod storage;
 mod sums;
 mod tile_work;
 mod tiles;
+mod window;
 
 pub use crate::lanes::TILE;
 pub use pass::{FeatureConditional, Projections, Scan, draw_features, feature_means, project};
 pub use statistics::{mode_energies, squared_row_norms, sum_over_tiles, weighted_rows};
 pub use tiles::{FeatureSpectra, SpectralData, Tiles};
+pub use window::{Outside, Window, WindowConditional};

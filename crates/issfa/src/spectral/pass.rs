@@ -9,10 +9,12 @@ use super::tile_work::{AddStatistic, Columns, DrawOneByOne, DrawRotated, Project
 use super::{FeatureSpectra, SpectralData};
 use crate::comm::Comm;
 use crate::linalg::{Eigen, Real, View, multiply};
-use crate::model::Loadings;
+use crate::model::{Entry, Loadings};
 use crate::rng::{Purpose, Streams};
 use crate::workers::share;
 use rand_distr::{Distribution, StandardNormal};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What the features depend on besides the data and the loadings \[M2\].
 pub struct FeatureConditional<'a> {
@@ -38,6 +40,8 @@ pub struct Projections {
     n_features: usize,
     with_data: Vec<f64>,
     gram: Vec<f64>,
+    /// The gram matrices of rows that have holes, by row.
+    own_grams: BTreeMap<usize, Arc<Vec<f64>>>,
     squared_residual: f64,
     features_fresh: bool,
     residual_fresh: bool,
@@ -54,6 +58,28 @@ impl Projections {
     pub fn gram(&self) -> &[f64] {
         assert!(self.features_fresh, "the projections are stale: a pass must come first");
         &self.gram
+    }
+
+    /// [`Projections::gram`] over what was observed of one row.
+    pub fn gram_of(&self, row: usize) -> &[f64] {
+        self.own_gram(row).unwrap_or_else(|| self.gram())
+    }
+
+    /// The gram matrix of a row that has holes.
+    pub fn own_gram(&self, row: usize) -> Option<&[f64]> {
+        assert!(self.features_fresh, "the projections are stale: a pass must come first");
+        self.own_grams.get(&row).map(|gram| gram.as_slice())
+    }
+
+    /// Gives a row a gram matrix of its own and takes the cells that it lacks out of the residual; `values` has the features
+    /// at each of them.
+    pub(super) fn leave_out(&mut self, row: usize, entries: &[Entry], values: &[Vec<f64>], gram: Arc<Vec<f64>>) {
+        for features in values {
+            // The data are 0 there, so that the residual holds what the features say.
+            let explained: f64 = entries.iter().map(|entry| entry.weight * features[entry.feature]).sum();
+            self.squared_residual -= explained * explained;
+        }
+        self.own_grams.insert(row, gram);
     }
 
     /// `|Y - W S|^2`.
@@ -250,6 +276,7 @@ impl<R: Real> Pass<'_, R> {
             n_features: k,
             with_data: with_data.to_floats(&data_factors),
             gram: gram.to_floats(&gram_factors),
+            own_grams: BTreeMap::new(),
             squared_residual: totals[0],
             features_fresh: true,
             residual_fresh: true,

@@ -5,6 +5,7 @@ use crate::comm::Solo;
 use crate::error::Result;
 use crate::lanes::TILE;
 use crate::linalg::Real;
+use crate::workers::share;
 use std::ops::Range;
 use std::path::Path;
 
@@ -136,6 +137,31 @@ impl<R: Real> FeatureSpectra<R> {
         let mut spectra = Self::empty(n_modes);
         rows.for_each(|row| spectra.push(row));
         spectra
+    }
+
+    /// The same with all tiles filled in parallel.
+    pub fn from_vectors(n_modes: usize, rows: &[Vec<f64>]) -> Self {
+        let mut spectra = Self::empty(n_modes);
+        spectra.grow(rows.len());
+        let tiles = spectra.tiles;
+        share(
+            spectra.values.iter_mut().enumerate(),
+            || (),
+            |_, (tile, values)| {
+                let (first, width) = (tile * TILE, tiles.width(tile));
+                for (to, row) in values.chunks_exact_mut(width).zip(rows) {
+                    to.iter_mut().zip(&row[first..first + width]).for_each(|(to, x)| *to = R::from_f64(*x));
+                }
+            },
+        );
+        spectra
+    }
+
+    /// All features as full spectra.
+    pub fn to_vectors(&self) -> Vec<Vec<f64>> {
+        let mut vectors = vec![Vec::new(); self.n_features];
+        share(vectors.iter_mut().enumerate(), || (), |_, (feature, vector)| *vector = self.feature(feature));
+        vectors
     }
 
     /// Adds one feature at the end.

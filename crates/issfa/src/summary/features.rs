@@ -1,24 +1,36 @@
 //! The persistent features as they are reported: order, sign, table, smoothness.
 
+use super::diagnostics::quantile;
 use super::posterior::{FeatureMoments, Posterior};
+use crate::data::Mask;
 use crate::data::read::npy::read_npy_f32;
 use crate::data::write::{write_atomically, write_npy_f32};
 use crate::error::{Error, Result};
 use crate::structure::Structure;
 use std::path::Path;
 
+/// The column of `features.tsv` from which on there are widths: one an axis, then their lower and upper ends.
+const FIRST_WIDTH: usize = 6;
+
 /// Posterior-mean features with everything known about them, ordered by variance explained.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct PersistentFeatures {
     pub grid: Vec<usize>,
-    /// Unit norm, the largest absolute value positive.
+    pub mask: Mask,
+    /// By column of the mask; unit norm, the largest absolute value positive.
     pub means: Vec<Vec<f32>>,
     pub sds: Vec<Vec<f32>>,
+    /// The probability that a site exceeds [`PersistentFeatures::exceed`] mean absolute values of the feature.
+    pub exceedance: Vec<Vec<f32>>,
+    pub exceed: f64,
     /// For each feature, by row: mean weight and probability of being active, where present.
     pub weights: Vec<Vec<f32>>,
     pub activation: Vec<Vec<f32>>,
     pub table: Vec<FeatureRow>,
+    /// Rows of the fit.
     pub n_rows: usize,
+    /// Rows of the input that were not part of it.
+    pub empty_rows: Vec<usize>,
 }
 
 /// A line of `features.tsv`.
@@ -35,22 +47,51 @@ pub struct FeatureRow {
     pub kurtosis: f64,
     /// Best absolute cosine in the other chains; none with one chain.
     pub stability: Option<f64>,
-    /// Full width at half maximum along each axis, in sites.
-    pub smoothness: Vec<f64>,
+    /// Full width at half maximum along each axis: the 5%, 50% and 95% points over kept draws. In the unit of the steps
+    /// between sites: millimetres for images, else sites.
+    pub smoothness: Vec<[f64; 3]>,
+}
+
+/// What the features of a fit are about.
+#[derive(Clone, Copy)]
+pub struct Setting<'a> {
+    pub grid: &'a [usize],
+    pub mask: &'a Mask,
+    /// The distance between neighbouring sites along each axis.
+    pub steps: &'a [f64],
+    /// Rows of the fit, and the places of those that were not part of it.
+    pub n_rows: usize,
+    pub empty_rows: &'a [usize],
+    /// That of the prepared data, in the user's units.
+    pub sum_of_squares: f64,
+    /// The size that exceedance is about, in mean absolute values.
+    pub exceed: f64,
 }
 
 impl PersistentFeatures {
-    /// From the accumulated moments; `sum_of_squares` is that of the prepared data in the user's units.
-    pub fn new(posterior: &Posterior, grid: &[usize], n_rows: usize, sum_of_squares: f64) -> PersistentFeatures {
-        let mut result = PersistentFeatures { grid: grid.to_vec(), n_rows, ..PersistentFeatures::default() };
+    /// From the accumulated moments.
+    pub fn new(posterior: &Posterior, setting: &Setting) -> PersistentFeatures {
+        let mut result = PersistentFeatures {
+            grid: setting.grid.to_vec(),
+            mask: setting.mask.clone(),
+            means: Vec::new(),
+            sds: Vec::new(),
+            exceedance: Vec::new(),
+            exceed: setting.exceed,
+            weights: Vec::new(),
+            activation: Vec::new(),
+            table: Vec::new(),
+            n_rows: setting.n_rows,
+            empty_rows: setting.empty_rows.to_vec(),
+        };
         for moments in posterior.persistent() {
-            result.push(moments, posterior.n_kept, sum_of_squares);
+            result.push(moments, posterior.n_kept, setting);
         }
         result
     }
 
-    fn push(&mut self, moments: &FeatureMoments, n_kept: u64, sum_of_squares: f64) {
-        let n = moments.n_present as f64;
+    fn push(&mut self, moments: &FeatureMoments, n_kept: u64, setting: &Setting) {
+        let (n, sum_of_squares) = (moments.n_present as f64, setting.sum_of_squares);
         let norm = moments.mean.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
         let largest = moments.mean.iter().copied().max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap_or(1.0);
         let sign = if largest < 0.0 { -1.0 } else { 1.0 };
@@ -64,8 +105,9 @@ impl PersistentFeatures {
             variance_explained: if sum_of_squares > 0.0 { moments.mean_energy() / sum_of_squares } else { 0.0 },
             kurtosis: excess_kurtosis(weights.iter().map(|&w| f64::from(w))),
             stability: None,
-            smoothness: (0..self.grid.len()).map(|axis| full_width(&unit, &self.grid, axis)).collect(),
+            smoothness: smoothness(&moments.widths, setting.steps),
         });
+        self.exceedance.push(moments.exceeds.iter().map(|&count| (f64::from(count) / n) as f32).collect());
         self.sds.push(moments.deviations.iter().map(sd).collect());
         self.activation.push(moments.active.iter().map(|&a| (f64::from(a) / n) as f32).collect());
         self.weights.push(weights);
@@ -76,7 +118,7 @@ impl PersistentFeatures {
     pub fn smooth_only_along(&mut self, structure: &Structure) {
         for (axis, basis) in structure.axes().iter().enumerate().filter(|(_, basis)| !basis.neighbours_are_close()) {
             debug_assert_eq!(basis.n_sites(), self.grid[axis], "the features are on the structure's grid");
-            self.table.iter_mut().for_each(|row| row.smoothness[axis] = f64::NAN);
+            self.table.iter_mut().for_each(|row| row.smoothness[axis] = [f64::NAN; 3]);
         }
     }
 
@@ -94,27 +136,57 @@ impl PersistentFeatures {
         }
     }
 
-    /// Writes `features.npy`, `features_sd.npy`, `weights.npy`, `activation.npy` and `features.tsv`.
+    /// The means where they are as large as [`PersistentFeatures::exceed`] times their mean absolute value, else 0.
+    pub fn thresholded(&self) -> Vec<Vec<f32>> {
+        let one = |image: &Vec<f32>| {
+            let size = threshold(image, self.exceed) as f32;
+            image.iter().map(|&x| if x.abs() >= size { x } else { 0.0 }).collect()
+        };
+        self.means.iter().map(one).collect()
+    }
+
+    /// Columns (one a feature) as rows of the input, NaN where there was nothing to fit; row-major.
+    pub fn by_input_row(&self, columns: &[Vec<f32>]) -> Vec<f32> {
+        let mut fitted = 0..self.n_rows;
+        let mut values = Vec::new();
+        for at in 0..self.n_input_rows() {
+            let row = if self.empty_rows.contains(&at) { None } else { fitted.next() };
+            values.extend(columns.iter().map(|column| row.map_or(f32::NAN, |row| column[row])));
+        }
+        values
+    }
+
+    /// Rows of the input that are not dropped.
+    pub fn n_input_rows(&self) -> usize {
+        self.n_rows + self.empty_rows.len()
+    }
+
+    /// Writes `features.npy`, `features_sd.npy`, `features_exceedance.npy`, `weights.npy`, `activation.npy` and
+    /// `features.tsv`.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let k = self.means.len();
         let shape: Vec<usize> = std::iter::once(k).chain(self.grid.iter().copied()).collect();
-        write_npy_f32(&folder.join("features.npy"), &shape, &self.means.concat())?;
-        write_npy_f32(&folder.join("features_sd.npy"), &shape, &self.sds.concat())?;
-        let by_row = |columns: &[Vec<f32>]| -> Vec<f32> {
-            (0..self.n_rows).flat_map(|row| columns.iter().map(move |column| column[row])).collect()
-        };
-        write_npy_f32(&folder.join("weights.npy"), &[self.n_rows, k], &by_row(&self.weights))?;
-        write_npy_f32(&folder.join("activation.npy"), &[self.n_rows, k], &by_row(&self.activation))?;
+        let on_grid = |images: &[Vec<f32>]| images.iter().flat_map(|x| self.mask.scatter(x, 0.0)).collect::<Vec<_>>();
+        write_npy_f32(&folder.join("features.npy"), &shape, &on_grid(&self.means))?;
+        write_npy_f32(&folder.join("features_sd.npy"), &shape, &on_grid(&self.sds))?;
+        write_npy_f32(&folder.join("features_exceedance.npy"), &shape, &on_grid(&self.exceedance))?;
+        let shape = [self.n_input_rows(), k];
+        write_npy_f32(&folder.join("weights.npy"), &shape, &self.by_input_row(&self.weights))?;
+        write_npy_f32(&folder.join("activation.npy"), &shape, &self.by_input_row(&self.activation))?;
         write_atomically(&folder.join("features.tsv"), self.to_tsv().as_bytes())
     }
 
     fn to_tsv(&self) -> String {
-        let axes: String = (1..=self.grid.len()).map(|axis| format!("\tsmoothness_{axis}")).collect();
-        let mut text = format!("id\tpresence\tactivations\tvariance_explained\tkurtosis\tstability{axes}\n");
+        let axes = || 1..=self.grid.len();
+        let medians: String = axes().map(|axis| format!("\tsmoothness_{axis}")).collect();
+        let ends: String = axes().map(|axis| format!("\tsmoothness_{axis}_low\tsmoothness_{axis}_high")).collect();
+        let mut text = format!("id\tpresence\tactivations\tvariance_explained\tkurtosis\tstability{medians}{ends}\n");
         for row in &self.table {
-            let smoothness: String = row.smoothness.iter().map(|s| format!("\t{s:.4}").to_lowercase()).collect();
+            let number = |x: f64| format!("\t{x:.4}").to_lowercase();
+            let medians: String = row.smoothness.iter().map(|[_, middle, _]| number(*middle)).collect();
+            let ends: String = row.smoothness.iter().map(|[low, _, high]| number(*low) + &number(*high)).collect();
             text += &format!(
-                "{}\t{:.4}\t{:.2}\t{:.6e}\t{:.4}\t{}{smoothness}\n",
+                "{}\t{:.4}\t{:.2}\t{:.6e}\t{:.4}\t{}{medians}{ends}\n",
                 row.id,
                 row.presence,
                 row.activations,
@@ -125,6 +197,16 @@ impl PersistentFeatures {
         }
         text
     }
+}
+
+/// The 5%, 50% and 95% points of widths given draw by draw, times the steps.
+fn smoothness(widths: &[f32], steps: &[f64]) -> Vec<[f64; 3]> {
+    let along = |(axis, step): (usize, &f64)| {
+        let mut own: Vec<f64> = widths.iter().skip(axis).step_by(steps.len()).map(|&w| f64::from(w)).collect();
+        own.sort_by(f64::total_cmp);
+        [0.05, 0.5, 0.95].map(|share| step * quantile(&own, share))
+    };
+    steps.iter().enumerate().map(along).collect()
 }
 
 /// Reads `features.tsv`.
@@ -139,6 +221,11 @@ pub fn read_table(path: &Path) -> Result<Vec<FeatureRow>> {
 fn parse_row(line: &str) -> Option<FeatureRow> {
     let cells: Vec<&str> = line.split('\t').collect();
     let number = |at: usize| cells.get(at)?.parse::<f64>().ok();
+    let n_axes = cells.len().checked_sub(FIRST_WIDTH)? / 3;
+    let widths = |axis: usize| {
+        let ends = FIRST_WIDTH + n_axes + 2 * axis;
+        Some([number(ends)?, number(FIRST_WIDTH + axis)?, number(ends + 1)?])
+    };
     Some(FeatureRow {
         id: cells[0].parse().ok()?,
         presence: number(1)?,
@@ -146,8 +233,13 @@ fn parse_row(line: &str) -> Option<FeatureRow> {
         variance_explained: number(3)?,
         kurtosis: number(4)?,
         stability: number(5).filter(|s| !s.is_nan()),
-        smoothness: cells.get(6..)?.iter().map(|cell| cell.parse().ok()).collect::<Option<_>>()?,
+        smoothness: (0..n_axes).map(widths).collect::<Option<_>>()?,
     })
+}
+
+/// `times` mean absolute values of an image; with 2, the paper's threshold `(2 / V) sum |S_k|`.
+pub fn threshold(columns: &[f32], times: f64) -> f64 {
+    times * columns.iter().map(|&x| f64::from(x.abs())).sum::<f64>() / (columns.len() as f64).max(1.0)
 }
 
 /// Reads `features.npy`: the grid and the unit-norm images.
@@ -168,15 +260,18 @@ pub fn excess_kurtosis(values: impl Iterator<Item = f64> + Clone) -> f64 {
 }
 
 /// The full width at half maximum of a Gaussian smoother with this image's lag-one correlation r along an axis:
-/// `sqrt(-2 ln 2 / ln r)`; 0 where r is not positive, infinite where it is 1.
-pub fn full_width(image: &[f32], grid: &[usize], axis: usize) -> f64 {
+/// `sqrt(-2 ln 2 / ln r)`, over neighbours that are not NaN; 0 where r is not positive, infinite where it is 1, NaN where
+/// there are no neighbours.
+pub fn full_width(image: &[f64], grid: &[usize], axis: usize) -> f64 {
+    if grid[axis] == 1 {
+        return f64::NAN;
+    }
     let inner: usize = grid[axis + 1..].iter().product();
     let (mut products, mut squares) = (0.0, 0.0);
     for (at, &x) in image.iter().enumerate() {
-        let x = f64::from(x);
         let place = at / inner % grid[axis];
-        if place + 1 < grid[axis] {
-            let next = f64::from(image[at + inner]);
+        if place + 1 < grid[axis] && !x.is_nan() && !image[at + inner].is_nan() {
+            let next = image[at + inner];
             products += x * next;
             squares += 0.5 * (x * x + next * next);
         }
@@ -208,10 +303,10 @@ mod tests {
         // White noise smoothed by a Gaussian of sd s has lag-one correlation exp(-1/(4 s^2)), that is FWHM 2.355 s.
         // A lone bump exp(-x^2/(4 s^2))-like image has the same correlation when its own sd is s.
         let s: f64 = 3.0;
-        let image: Vec<f32> = (0..101).map(|i| (-(f64::from(i) - 50.0).powi(2) / (2.0 * s * s)).exp() as f32).collect();
+        let image: Vec<f64> = (0..101).map(|i| (-(f64::from(i) - 50.0).powi(2) / (2.0 * s * s)).exp()).collect();
         let width = full_width(&image, &[101], 0);
         assert!((width - 2.0 * (2.0 * std::f64::consts::LN_2).sqrt() * s).abs() < 0.1, "{width}");
-        let columns: Vec<f32> = (0..20).flat_map(|_| [1.0, -1.0, 1.0]).collect();
+        let columns: Vec<f64> = (0..20).flat_map(|_| [1.0, -1.0, 1.0]).collect();
         assert_eq!(full_width(&columns, &[20, 3], 0), f64::INFINITY);
         assert_eq!(full_width(&columns, &[20, 3], 1), 0.0);
     }
@@ -226,16 +321,20 @@ mod tests {
             variance_explained: 0.125,
             kurtosis: 3.5,
             stability: None,
-            smoothness: vec![4.25, 0.0],
+            smoothness: vec![[4.0, 4.25, 5.5], [0.0; 3]],
         };
         let features = PersistentFeatures {
             grid: vec![1, 2],
+            mask: Mask::full(2),
             means: vec![vec![1.0, 0.0]],
             sds: vec![vec![0.5, 0.5]],
+            exceedance: vec![vec![1.0, 0.0]],
+            exceed: 2.0,
             weights: vec![vec![1.0, 2.0, 3.0]],
             activation: vec![vec![0.0, 1.0, 1.0]],
             table: vec![row.clone()],
             n_rows: 3,
+            empty_rows: vec![],
         };
         features.write(folder.path()).unwrap();
         assert_eq!(read_table(&folder.path().join("features.tsv")).unwrap(), [row]);

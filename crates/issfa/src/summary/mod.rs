@@ -1,9 +1,11 @@
 //! What a chain says about the posterior: running means by feature, and diagnostics of traces.
 
 pub mod diagnostics;
+pub mod export;
 pub mod features;
 pub mod overview;
 pub mod posterior;
+pub mod synchrony;
 
 pub use features::{FeatureRow, PersistentFeatures};
 pub use posterior::Posterior;

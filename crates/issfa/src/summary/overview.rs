@@ -2,6 +2,7 @@
 
 use super::diagnostics::{effective_sample_size, mean, quantile, split_r_hat};
 use super::features::{FeatureRow, read_table};
+use super::synchrony::{self, Synchrony};
 use crate::checkpoint::{self, Counters};
 use crate::error::{Error, Result};
 use crate::pca::evidence::EvidenceCurve;
@@ -29,6 +30,8 @@ pub struct Overview {
     pub n_rows: usize,
     pub n_sites: usize,
     pub structure: String,
+    /// What was done to the data before sampling.
+    pub preparation: String,
     pub chains: usize,
     pub sweeps_done: u64,
     pub sweeps_planned: u64,
@@ -42,11 +45,13 @@ pub struct Overview {
     /// The share of the data's mean square (after centring) that is not noise. Features may overlap, so their own shares
     /// need not add up to it.
     pub variance_explained: f64,
+    /// Features by how alike their time courses are in all runs, the most alike first.
+    pub synchrony: Vec<Synchrony>,
     /// How many principal components Minka's evidence asks for.
     pub minka_dimension: Option<usize>,
     pub quantities: Vec<Quantity>,
     pub theta: Vec<String>,
-    /// Median full width at half maximum along each axis, in sites.
+    /// Median full width at half maximum along each axis, in millimetres for images, else in sites.
     pub smoothness: Vec<f64>,
     pub theta_acceptance: f64,
     pub acceptance: BTreeMap<String, f64>,
@@ -83,6 +88,7 @@ impl Overview {
             n_rows: run.record.n_rows,
             n_sites: run.record.n_sites,
             structure: run.record.structure.clone(),
+            preparation: settings.preparation(&run.record),
             chains: chains.len(),
             sweeps_done,
             sweeps_planned: settings.sweeps,
@@ -92,6 +98,7 @@ impl Overview {
             n_persistent: table.len(),
             n_carrying_95: carrying(&table, 0.95),
             variance_explained: 1.0 - mean_of(&kept, |row| row.noise_variance) / run.record.data_scale.powi(2),
+            synchrony: synchrony::read(&run.folder)?.unwrap_or_default(),
             minka_dimension: EvidenceCurve::read(&run.folder)?.and_then(|curve| curve.best()),
             quantities: quantities(&kept, &run.record.theta),
             theta: run.record.theta.clone(),
@@ -223,7 +230,7 @@ fn mean_of(chains: &[Vec<TraceRow>], of: impl Fn(&TraceRow) -> f64) -> f64 {
 fn median_smoothness(table: &[FeatureRow]) -> Vec<f64> {
     let n_axes = table.first().map_or(0, |row| row.smoothness.len());
     let median = |axis: usize| {
-        let mut widths: Vec<f64> = table.iter().map(|row| row.smoothness[axis]).collect();
+        let mut widths: Vec<f64> = table.iter().map(|row| row.smoothness[axis][1]).collect();
         widths.sort_by(f64::total_cmp);
         quantile(&widths, 0.5)
     };

@@ -3,13 +3,38 @@
 //! Features are compared on unit norm, in the user's units, with their sign turned to the running mean. Standard
 //! deviations live in the site domain, so kept features are transformed back at every kept sweep.
 
-use crate::data::Preprocessing;
+use crate::data::{Mask, Preprocessing};
 use crate::linalg::Real;
 use crate::model::State;
 use crate::spectral::{FeatureSpectra, SpectralData};
 use crate::structure::{Direction, Structure};
+use crate::summary::features::full_width;
 use crate::workers::share;
 use std::collections::HashMap;
+
+/// What it takes to show a spectrum in the user's units, at the sites that take part.
+#[derive(Clone, Copy)]
+pub struct Shown<'a> {
+    pub structure: &'a Structure,
+    pub mask: &'a Mask,
+    pub preprocessing: &'a Preprocessing,
+}
+
+impl Shown<'_> {
+    /// The columns of a spectrum's image.
+    fn columns(&self, mut spectrum: Vec<f64>, scratch: &mut Vec<f64>) -> Vec<f64> {
+        self.structure.apply(Direction::ToSites, &mut spectrum, scratch);
+        let mut columns = self.mask.gather(&spectrum);
+        self.preprocessing.to_units(&mut columns);
+        columns
+    }
+
+    /// The smoothness of an image along each axis, in sites.
+    fn widths(&self, columns: &[f64]) -> Vec<f32> {
+        let (image, grid) = (self.mask.scatter(columns, f64::NAN), self.structure.grid());
+        (0..grid.len()).map(|axis| full_width(&image, grid, axis) as f32).collect()
+    }
+}
 
 /// Everything accumulated over kept sweeps.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +55,10 @@ pub struct FeatureMoments {
     pub mean: Vec<f32>,
     /// Sum of squared deviations from the mean, by site.
     pub deviations: Vec<f32>,
+    /// Kept sweeps in which the feature exceeded the size asked for, by site.
+    pub exceeds: Vec<u32>,
+    /// The smoothness of every kept draw along each axis, in sites, draw by draw.
+    pub widths: Vec<f32>,
     /// Sum of weights (for the unit-norm feature), by row.
     pub weights: Vec<f64>,
     /// Kept sweeps in which the row used the feature.
@@ -57,41 +86,34 @@ impl Posterior {
         Posterior { n_kept: 0, features: Vec::new(), reconstruction: with_reconstruction.map(zeros) }
     }
 
-    /// Adds the state of a kept sweep; `n_planned` is how many sweeps will have been kept in the end.
-    pub fn add<R: Real>(
-        &mut self,
-        state: &State<R>,
-        structure: &Structure,
-        preprocessing: &Preprocessing,
-        n_planned: u64,
-    ) {
+    /// Adds the state of a kept sweep; `exceed` is the size that exceedances are counted of, in mean absolute values of a
+    /// feature, and `n_planned` how many sweeps will have been kept in the end.
+    pub fn add<R: Real>(&mut self, state: &State<R>, shown: &Shown, exceed: f64, n_planned: u64) {
         self.n_kept += 1;
         let places: HashMap<u64, usize> = state.feature_ids.iter().enumerate().map(|(k, &id)| (id, k)).collect();
         // A dead feature never comes back: without half of the planned sweeps it will not be reported.
         self.features.retain(|f| places.contains_key(&f.id) || 2 * f.n_present >= n_planned);
-        self.make_room(state);
+        self.make_room(state, shown.mask.n_columns());
         let columns = columns(state);
         let present = self.features.iter_mut().filter_map(|f| places.get(&f.id).map(|&k| (f, k)));
         let present: Vec<(&mut FeatureMoments, usize)> = present.collect();
         share(present.into_iter(), Vec::new, |scratch, (moments, k)| {
-            let mut image = state.features.feature(k);
-            structure.apply(Direction::ToSites, &mut image, scratch);
-            preprocessing.to_units(&mut image);
-            moments.add(&image, &columns[k]);
+            let image = shown.columns(state.features.feature(k), scratch);
+            moments.add(&image, &columns[k], exceed, || shown.widths(&image));
         });
         if let Some(reconstruction) = &mut self.reconstruction {
             reconstruction.add(state, self.n_kept);
         }
     }
 
-    fn make_room<R: Real>(&mut self, state: &State<R>) {
+    fn make_room<R: Real>(&mut self, state: &State<R>, n_columns: usize) {
         let newest = self.features.last().map_or(0, |f| f.id);
         let known = |id: &u64| self.features.binary_search_by_key(id, |f| f.id).is_ok();
         let mut new: Vec<u64> = state.feature_ids.iter().copied().filter(|id| !known(id)).collect();
         new.sort_unstable();
         debug_assert!(new.iter().all(|&id| id > newest), "ids only grow");
-        let (n_rows, n_sites) = (state.loadings.n_rows(), state.features.tiles().n_modes);
-        self.features.extend(new.into_iter().map(|id| FeatureMoments::new(id, n_rows, n_sites)));
+        let n_rows = state.loadings.n_rows();
+        self.features.extend(new.into_iter().map(|id| FeatureMoments::new(id, n_rows, n_columns)));
     }
 
     /// Features present in at least half of the kept sweeps, by the sum of squares they account for.
@@ -119,18 +141,23 @@ impl FeatureMoments {
             n_present: 0,
             mean: vec![0.0; n_sites],
             deviations: vec![0.0; n_sites],
+            exceeds: vec![0; n_sites],
+            widths: Vec::new(),
             weights: vec![0.0; n_rows],
             active: vec![0; n_rows],
             energy: 0.0,
         }
     }
 
-    fn add(&mut self, image: &[f64], column: &[(usize, f64)]) {
+    fn add(&mut self, image: &[f64], column: &[(usize, f64)], exceed: f64, widths: impl FnOnce() -> Vec<f32>) {
         let norm = image.iter().map(|x| x * x).sum::<f64>().sqrt();
         if norm == 0.0 || !norm.is_finite() {
             return;
         }
         self.n_present += 1;
+        self.widths.extend(widths());
+        let size = exceed * image.iter().map(|x| x.abs()).sum::<f64>() / image.len() as f64;
+        self.exceeds.iter_mut().zip(image).for_each(|(n, x)| *n += u32::from(x.abs() > size));
         let along: f64 = image.iter().zip(&self.mean).map(|(x, &m)| x * f64::from(m)).sum();
         let sign = if along < 0.0 { -1.0 } else { 1.0 };
         let n = self.n_present as f64;
@@ -175,16 +202,11 @@ impl Reconstruction {
     }
 }
 
-/// The features of a state as images of unit norm in the user's units, with their norms.
-pub fn unit_images<R: Real>(
-    spectra: &FeatureSpectra<R>,
-    structure: &Structure,
-    preprocessing: &Preprocessing,
-) -> Vec<(Vec<f64>, f64)> {
+/// The features of a state by column, of unit norm in the user's units, with their norms.
+pub fn unit_images<R: Real>(spectra: &FeatureSpectra<R>, shown: &Shown) -> Vec<(Vec<f64>, f64)> {
     let mut images: Vec<(Vec<f64>, f64)> = (0..spectra.n_features()).map(|k| (spectra.feature(k), 0.0)).collect();
     share(images.iter_mut(), Vec::new, |scratch, (image, norm)| {
-        structure.apply(Direction::ToSites, image, scratch);
-        preprocessing.to_units(image);
+        *image = shown.columns(std::mem::take(image), scratch);
         *norm = image.iter().map(|x| x * x).sum::<f64>().sqrt();
         let divisor = if *norm > 0.0 { *norm } else { 1.0 };
         image.iter_mut().for_each(|x| *x /= divisor);
@@ -195,18 +217,11 @@ pub fn unit_images<R: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Centering;
     use crate::model::{Entry, Loadings};
     use crate::structure::expression;
 
     fn plain() -> Preprocessing {
-        Preprocessing {
-            centering: Centering::None,
-            run_means: vec![],
-            overall_means: vec![],
-            site_scales: vec![],
-            factor: 2.0,
-        }
+        Preprocessing { factor: 2.0, ..Preprocessing::nothing() }
     }
 
     fn state(spectrum: [f64; 3], weights: [f64; 2]) -> State<f64> {
@@ -224,8 +239,10 @@ mod tests {
     fn means_are_on_unit_norm_with_aligned_signs() {
         let structure = expression::build(Some("iid(3)"), None).unwrap();
         let mut posterior = Posterior::new(Some((2, 3)));
-        posterior.add(&state([3.0, 4.0, 0.0], [1.0, 2.0]), &structure, &plain(), 2);
-        posterior.add(&state([-6.0, -8.0, 0.0], [-1.0, 0.5]), &structure, &plain(), 2);
+        let (mask, preprocessing) = (Mask::full(3), plain());
+        let shown = Shown { structure: &structure, mask: &mask, preprocessing: &preprocessing };
+        posterior.add(&state([3.0, 4.0, 0.0], [1.0, 2.0]), &shown, 2.0, 2);
+        posterior.add(&state([-6.0, -8.0, 0.0], [-1.0, 0.5]), &shown, 2.0, 2);
         let feature = posterior.persistent()[0];
         assert!((feature.mean[0] - 0.6).abs() < 1e-6 && (feature.mean[1] - 0.8).abs() < 1e-6);
         assert!(feature.deviations.iter().all(|d| d.abs() < 1e-6));
@@ -233,6 +250,9 @@ mod tests {
         assert!((feature.weights[0] - (10.0 + 20.0)).abs() < 1e-9);
         assert!((feature.weights[1] - (20.0 - 10.0)).abs() < 1e-9);
         assert_eq!(feature.active, [2, 2]);
+        // Mean absolute value 7/3 of the first: none is twice as large; but 4 exceeds 1.5 times it.
+        assert_eq!(feature.exceeds, [0, 0, 0]);
+        assert_eq!(feature.widths.len(), 2);
         let mean = &posterior.reconstruction.as_ref().unwrap().mean;
         assert!((mean.row(0)[0] - (3.0 + 6.0) / 2.0).abs() < 1e-6);
     }
@@ -241,11 +261,13 @@ mod tests {
     fn the_dead_are_freed_once_they_cannot_reach_half() {
         let structure = expression::build(Some("iid(3)"), None).unwrap();
         let mut posterior = Posterior::new(None);
-        posterior.add(&state([1.0, 0.0, 0.0], [1.0, 1.0]), &structure, &plain(), 4);
+        let (mask, preprocessing) = (Mask::full(3), plain());
+        let shown = Shown { structure: &structure, mask: &mask, preprocessing: &preprocessing };
+        posterior.add(&state([1.0, 0.0, 0.0], [1.0, 1.0]), &shown, 2.0, 4);
         let empty = State::<f64>::empty(2, 3, 1);
-        posterior.add(&empty, &structure, &plain(), 2);
+        posterior.add(&empty, &shown, 2.0, 2);
         assert_eq!(posterior.features.len(), 1, "half of two sweeps is one");
-        posterior.add(&empty, &structure, &plain(), 4);
+        posterior.add(&empty, &shown, 2.0, 4);
         assert!(posterior.features.is_empty() && posterior.persistent().is_empty());
     }
 }

@@ -9,7 +9,7 @@ pub(crate) mod by_hand;
 
 pub use header::{Header, Scaling};
 pub use space::{Affine, Space, show_affine};
-pub use write::{NiftiWriter, write_nifti};
+pub use write::{NiftiWriter, write_nifti, write_volume};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 348;

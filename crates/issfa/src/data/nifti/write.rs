@@ -33,6 +33,14 @@ pub fn write_nifti(
     writer.finish()
 }
 
+/// Writes a single volume as a 3-D image, which keeps the time between volumes in its header; see [`write_nifti`].
+pub fn write_volume(path: &Path, like: &Header, volume: &[f32]) -> Result<()> {
+    let seconds = like.space.repetition_seconds().unwrap_or(0.0);
+    let mut writer = NiftiWriter::begin(path, like.grid, 1, like, seconds, 3)?;
+    writer.write_volume(volume)?;
+    writer.finish()
+}
+
 /// A file written volume by volume. Dropped before [`NiftiWriter::finish`], it leaves nothing behind.
 pub struct NiftiWriter {
     file: Compressor,
@@ -53,6 +61,17 @@ impl NiftiWriter {
         like: &Header,
         repetition_seconds: f64,
     ) -> Result<NiftiWriter> {
+        NiftiWriter::begin(path, grid, n_volumes, like, repetition_seconds, 4)
+    }
+
+    fn begin(
+        path: &Path,
+        grid: [usize; 3],
+        n_volumes: usize,
+        like: &Header,
+        repetition_seconds: f64,
+        n_axes: i16,
+    ) -> Result<NiftiWriter> {
         let file = PendingFile::create(path)?;
         let lengths = [grid[0], grid[1], grid[2], n_volumes].map(|length| i16::try_from(length).unwrap_or(0));
         if lengths.iter().any(|&length| length < 1) {
@@ -68,7 +87,7 @@ impl NiftiWriter {
         } else {
             Compressor::Plain(file)
         };
-        file.write(&header(lengths, like, repetition_seconds))?;
+        file.write(&header(n_axes, lengths, like, repetition_seconds))?;
         Ok(NiftiWriter { file, grid, n_expected: n_volumes, n_written: 0, slab: Vec::new(), bytes: Vec::new() })
     }
 
@@ -115,7 +134,7 @@ fn turn_round(volume: &[f32], [nx, ny, nz]: [usize; 3], first_z: usize, slab: &m
 }
 
 /// The header and the four bytes after it, which say that no extensions follow.
-fn header(lengths: [i16; 4], like: &Header, repetition_seconds: f64) -> Vec<u8> {
+fn header(n_axes: i16, lengths: [i16; 4], like: &Header, repetition_seconds: f64) -> Vec<u8> {
     let space = &like.space;
     let mut bytes = vec![0; EARLIEST_VALUES as usize];
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
@@ -124,7 +143,7 @@ fn header(lengths: [i16; 4], like: &Header, repetition_seconds: f64) -> Vec<u8> 
     let step = repetition_seconds / space.seconds().unwrap_or(1.0);
     pixdim[4] = if step.is_finite() { step as f32 } else { 0.0 };
     pixdim[5..].fill(0.0);
-    let dim = [4, lengths[0], lengths[1], lengths[2], lengths[3], 1, 1, 1];
+    let dim = [n_axes, lengths[0], lengths[1], lengths[2], lengths[3], 1, 1, 1];
     put(place::SIZE, &(HEADER_BYTES as i32).to_le_bytes());
     put(place::DIM, &dim.map(i16::to_le_bytes).concat());
     put(place::DATATYPE, &FLOAT32.0.to_le_bytes());

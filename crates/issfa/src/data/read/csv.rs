@@ -80,20 +80,22 @@ impl RowSource for TextTable {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Separator {
+/// What stands between the cells of a line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Separator {
     Mark(u8),
     WhiteSpace,
 }
 
 impl Separator {
-    fn of_first_line(line: &str) -> Separator {
-        let mark = [b',', b';', b'\t'].into_iter().find(|&mark| line.contains(char::from(mark)));
+    /// The first of `marks` that the line has, or else white space.
+    pub(crate) fn of_first_line(line: &str, marks: [u8; 3]) -> Separator {
+        let mark = marks.into_iter().find(|&mark| line.contains(char::from(mark)));
         mark.map_or(Separator::WhiteSpace, Separator::Mark)
     }
 
     /// Calls `visit` with each cell of a line, trimmed, until one fails.
-    fn for_each_cell(self, line: &str, mut visit: impl FnMut(&str) -> Result<()>) -> Result<()> {
+    pub(crate) fn for_each_cell(self, line: &str, mut visit: impl FnMut(&str) -> Result<()>) -> Result<()> {
         match self {
             Separator::WhiteSpace => line.split_whitespace().try_for_each(visit),
             Separator::Mark(mark) if line.contains('"') => {
@@ -181,7 +183,7 @@ impl TableBuilder<'_> {
 
     fn add_first_line(&mut self, number: usize, line: &str) -> Result<()> {
         self.n_blank = 0;
-        let separator = self.separator.unwrap_or_else(|| Separator::of_first_line(line));
+        let separator = self.separator.unwrap_or_else(|| Separator::of_first_line(line, [b',', b';', b'\t']));
         let (mut n_columns, mut n_numbers, mut n_texts) = (0, 0, 0);
         separator.for_each_cell(line, |cell| {
             n_columns += 1;

@@ -7,6 +7,8 @@ pub mod gzip;
 pub mod map;
 pub mod nifti;
 pub mod npy;
+pub mod part;
+pub mod text;
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -40,6 +42,11 @@ pub trait RowSource: Send + Sync {
     /// The file that a row comes from, for messages.
     fn row_path(&self, _row: usize) -> &Path {
         self.path()
+    }
+
+    /// The place in its file of a row, for messages.
+    fn row_number(&self, row: usize) -> usize {
+        row
     }
 
     /// The header that says where the sites lie, for images.

@@ -9,7 +9,8 @@ use crate::kernels::Info;
 use crate::linalg::Real;
 use crate::model::log_joint::ln_normal_density;
 use crate::model::{Entry, Model, NormalPrior, State, ibp};
-use crate::spectral::{Projections, sum_over_tiles};
+use crate::spectral::{FeatureSpectra, Projections, Window, sum_over_tiles};
+use crate::workers::share;
 
 /// Pairs looked at in one sweep.
 const MOST_PAIRS: usize = 16;
@@ -79,24 +80,68 @@ fn rows_of<R: Real>(state: &State<R>, features: [usize; 2]) -> Vec<(usize, [f64;
 fn evidence_gains<R: Real>(model: &Model<R>, state: &State<R>, pairs: &[Twins]) -> Vec<f64> {
     let precisions = model.spectrum.precisions(&state.theta());
     let noise = state.noise_variance;
+    if pairs.is_empty() {
+        return Vec::new();
+    }
+    if let Some(window) = &model.window {
+        let columns = window.at_columns(&state.features);
+        let gain = |twins: &Twins| {
+            let statistics = statistics_in_window(model, window, state, &columns, twins);
+            evidence_gain(twins, &precisions, &statistics, noise)
+        };
+        return pairs.iter().map(gain).collect();
+    }
     sum_over_tiles(model.data.tiles(), pairs.len(), model.comm.as_ref(), |tile, modes, slots| {
         let (mut statistics, mut residual) = (Vec::new(), Vec::new());
         for (twins, slot) in pairs.iter().zip(slots) {
-            add_statistics(model, state, twins, tile, &mut statistics, &mut residual);
-            let [a, b, ab] = second_moments(twins);
-            let joined = a + 2.0 * twins.factor * ab + twins.factor * twins.factor * b;
-            for (h, [first, second]) in precisions[modes.clone()].iter().zip(&statistics) {
-                let (p, q, r) = (a / noise + h, b / noise + h, ab / noise);
-                let determinant = p * q - r * r;
-                let two = 0.5 * (h * h / determinant).ln()
-                    + 0.5 * (q * first * first - 2.0 * r * first * second + p * second * second)
-                        / (determinant * noise * noise);
-                let (precision, sum) = (joined / noise + h, first + twins.factor * second);
-                let one = 0.5 * (h / precision).ln() + 0.5 * sum * sum / (precision * noise * noise);
-                *slot += one - two;
-            }
+            let features = state.features.tile(tile);
+            let data_of = |row: usize| model.data.tile_row(tile, row);
+            add_statistics(data_of, features, state, twins, &mut statistics, &mut residual);
+            *slot += evidence_gain(twins, &precisions[modes.clone()], &statistics, noise);
         }
     })
+}
+
+/// The gain at some modes.
+fn evidence_gain(twins: &Twins, precisions: &[f64], statistics: &[[f64; 2]], noise: f64) -> f64 {
+    let [a, b, ab] = second_moments(twins);
+    let joined = a + 2.0 * twins.factor * ab + twins.factor * twins.factor * b;
+    let mut gain = 0.0;
+    for (h, [first, second]) in precisions.iter().zip(statistics) {
+        let (p, q, r) = (a / noise + h, b / noise + h, ab / noise);
+        let determinant = p * q - r * r;
+        let two = 0.5 * (h * h / determinant).ln()
+            + 0.5 * (q * first * first - 2.0 * r * first * second + p * second * second)
+                / (determinant * noise * noise);
+        let (precision, sum) = (joined / noise + h, first + twins.factor * second);
+        let one = 0.5 * (h / precision).ln() + 0.5 * sum * sum / (precision * noise * noise);
+        gain += one - two;
+    }
+    gain
+}
+
+/// The statistics at all modes, with what the pair itself says where nothing was observed.
+fn statistics_in_window<R: Real>(
+    model: &Model<R>,
+    window: &Window,
+    state: &State<R>,
+    columns: &FeatureSpectra<R>,
+    twins: &Twins,
+) -> Vec<[f64; 2]> {
+    let mut seen: Vec<Vec<[f64; 2]>> = vec![Vec::new(); model.data.tiles().len()];
+    share(seen.iter_mut().enumerate(), Vec::new, |residual, (tile, of_tile)| {
+        let data_of = |row: usize| model.data.tile_row(tile, row);
+        add_statistics(data_of, columns.tile(tile), state, twins, of_tile, residual);
+    });
+    let pair = [twins.stays, twins.goes].map(|feature| window.image(&state.features.feature(feature)));
+    let [a, b, ab] = second_moments(twins);
+    let mut images = [[a, ab], [ab, b]]
+        .map(|[first, second]| pair[0].iter().zip(&pair[1]).map(|(j, l)| first * j + second * l).collect::<Vec<f64>>());
+    for (&site, values) in window.sites().iter().zip(seen.iter().flatten()) {
+        images.iter_mut().zip(values).for_each(|(image, x)| image[site] = *x);
+    }
+    let [first, second] = images.map(|image| window.spectrum(image));
+    first.into_iter().zip(second).map(|(a, b)| [a, b]).collect()
 }
 
 /// `w_j'w_j`, `w_l'w_l`, `w_j'w_l`.
@@ -110,22 +155,22 @@ fn second_moments(twins: &Twins) -> [f64; 3] {
     moments
 }
 
-/// `sum_t w_t r_t` of both features at the modes of a tile, r_t the residual without either.
-fn add_statistics<R: Real>(
-    model: &Model<R>,
+/// `sum_t w_t r_t` of both features at the columns of a tile, r_t the residual without either. Cells that a row lacks count
+/// as 0: this is about a better start, and they are few.
+fn add_statistics<'a, R: Real>(
+    data_of: impl Fn(usize) -> &'a [R],
+    features: &[R],
     state: &State<R>,
     twins: &Twins,
-    tile: usize,
     statistics: &mut Vec<[f64; 2]>,
     residual: &mut Vec<f64>,
 ) {
-    let width = model.data.tiles().width(tile);
-    let features = state.features.tile(tile);
+    let width = features.len() / state.n_features();
     statistics.clear();
     statistics.resize(width, [0.0; 2]);
     for (row, [a, b]) in &twins.rows {
         residual.clear();
-        residual.extend(model.data.tile_row(tile, *row).iter().map(|y| y.to_f64()));
+        residual.extend(data_of(*row).iter().map(|y| y.to_f64()));
         let others = |entry: &&Entry| entry.feature != twins.stays && entry.feature != twins.goes;
         for entry in state.loadings.row(*row).iter().filter(others) {
             let feature = &features[entry.feature * width..(entry.feature + 1) * width];

@@ -1,8 +1,10 @@
 //! The figures of a run and of its comparison with a known truth.
 
+pub mod brain;
+
 use crate::data::load::training_rows;
 use crate::data::read::npy::read_npy_f32;
-use crate::data::{Observations, memory, read};
+use crate::data::{memory, read};
 use crate::error::{Error, Result};
 use crate::figures::bars::{columns, histogram};
 use crate::figures::images::{GalleryOptions, GalleryRow, Limits, Panel, gallery};
@@ -14,8 +16,9 @@ use crate::run_folder::Run;
 use crate::structure::{Direction, Spectrum, Structure};
 use crate::summary::features::{excess_kurtosis, read_images, read_table};
 use crate::trace::{self, TraceRow};
-use crate::transform::{CenterNew, Fitted};
+use crate::transform::{CenterNew, Fitted, NewRows};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The most features a gallery shows.
 const MOST_SHOWN: usize = 50;
@@ -64,12 +67,12 @@ pub fn add_evidence<R: Real>(run: &Run) -> Result<()> {
     }
     run.check_inputs()?;
     let (structure, preprocessing) = (run.structure()?, run.preprocessing()?);
-    let observations = Observations::open(&run.checked.settings.input)?;
-    let (n_rows, n_sites) = (run.record.n_rows as u64, run.record.n_sites as u64);
+    let (structure, observations) = (Arc::new(structure), run.observations()?);
+    let (n_rows, n_sites) = (run.record.n_rows as u64, observations.n_columns() as u64);
     let needed = n_rows * n_sites * R::BYTES as u64 + 3 * 8 * n_rows.min(n_sites).pow(2);
     memory::check(&format!("the eigenvalues of {n_rows} x {n_sites}"), needed)?;
-    let data = training_rows::<R>(&observations, &structure, &preprocessing, None)?;
-    EvidenceCurve::of(&data, preprocessing.factor).write(&run.folder)
+    let rows = training_rows::<R>(&observations, &structure, &preprocessing, None)?;
+    EvidenceCurve::of(&rows.data, preprocessing.factor).write(&run.folder)
 }
 
 /// Eigenvalues and evidence, with what PCA and what the model make of them.
@@ -176,7 +179,7 @@ fn n_features(run: &Run, chains: &[Vec<TraceRow>]) -> crate::figures::Figure {
 
 fn weights(run: &Run) -> Result<crate::figures::Figure> {
     let (_, weights) = read_npy_f32(&run.folder.join("weights.npy"))?;
-    let values: Vec<f64> = weights.iter().map(|&w| f64::from(w)).collect();
+    let values: Vec<f64> = weights.iter().filter(|w| !w.is_nan()).map(|&w| f64::from(w)).collect();
     let note = format!("excess kurtosis {:.1}", excess_kurtosis(values.iter().copied()));
     let series = [("all rows and persistent features".to_string(), values)];
     let title = "Posterior mean weights on unit-norm features";
@@ -234,7 +237,7 @@ fn reconstructions<R: Real>(run: &Run, simulation: &Path, grid: &[usize]) -> Res
     order.sort_by(|&a, &b| energy(b).total_cmp(&energy(a)));
     order.truncate(SHOWN);
     let mut reconstructed = Vec::new();
-    let observations = Observations::open(&[simulation.join("heldout.npy")])?;
+    let observations = fitted.open_rows(&NewRows::plain(&[simulation.join("heldout.npy")]))?;
     fitted.transform::<R>(&observations, CenterNew::Train, &[], &mut |batch| {
         reconstructed.extend_from_slice(&batch.reconstruction);
         Ok(())

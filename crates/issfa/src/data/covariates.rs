@@ -1,0 +1,127 @@
+//! What is regressed out of every site beside its mean: a trend over the run, and confounds.
+
+use super::Observations;
+use super::confounds::Confounds;
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A column whose centred sum of squares is below this share of the raw one is constant but for rounding.
+const CONSTANT: f64 = 1e-20;
+
+/// Which trend is taken out of each run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Detrend {
+    #[default]
+    None,
+    /// A straight line over the rows of a run.
+    Linear,
+}
+
+/// Covariates of every row of some observations: row-major, each column with mean 0 in every run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Covariates {
+    names: Vec<String>,
+    values: Vec<f64>,
+}
+
+impl Covariates {
+    /// The trend and the confounds of each run (none, or one table a run), at the rows that are kept. Tables have a line
+    /// for every row of a run, those too that were dropped at its start.
+    pub fn new(
+        observations: &Observations,
+        detrend: Detrend,
+        confounds: &[(PathBuf, Confounds)],
+        n_dropped: usize,
+    ) -> Result<Covariates> {
+        let n_runs = observations.n_runs();
+        if !confounds.is_empty() && confounds.len() != n_runs {
+            let problem = format!("there are {n_runs} runs; give one file for each, in the order of the runs");
+            return Err(Error::setting("--confounds", format!("{} files", confounds.len()), problem));
+        }
+        let mut names: Vec<String> = Vec::new();
+        if detrend == Detrend::Linear {
+            names.push("trend".into());
+        }
+        names.extend(confounds.first().into_iter().flat_map(|(_, table)| table.names.iter().cloned()));
+        let mut covariates = Covariates { names, values: Vec::new() };
+        if covariates.names.is_empty() {
+            return Ok(covariates);
+        }
+        for run in 0..n_runs {
+            let (kept, n_source) = observations.kept_rows(run);
+            let table = confounds.get(run);
+            if let Some((path, table)) = table.filter(|(_, table)| table.n_rows != n_source + n_dropped) {
+                let dropped =
+                    if n_dropped > 0 { format!(", {n_dropped} dropped ones among them") } else { String::new() };
+                let problem = format!(
+                    "has {} lines of confounds, but run {} has {} rows{dropped}; one line a row is needed",
+                    table.n_rows,
+                    run + 1,
+                    n_source + n_dropped
+                );
+                return Err(Error::malformed(path, problem));
+            }
+            covariates.push_run(detrend, table.map(|(_, table)| table), &kept, n_dropped);
+        }
+        Ok(covariates)
+    }
+
+    fn push_run(&mut self, detrend: Detrend, table: Option<&Confounds>, kept: &[usize], n_dropped: usize) {
+        let (first, n) = (self.values.len(), self.n_columns());
+        for &row in kept {
+            if detrend == Detrend::Linear {
+                self.values.push(row as f64);
+            }
+            if let Some(table) = table {
+                let n = table.names.len();
+                self.values.extend_from_slice(&table.values[(n_dropped + row) * n..(n_dropped + row + 1) * n]);
+            }
+        }
+        for column in 0..n {
+            let mean = self.values[first + column..].iter().step_by(n).sum::<f64>() / (kept.len() as f64).max(1.0);
+            let own = || self.values[first + column..].iter().step_by(n);
+            let (raw, left): (f64, f64) = (own().map(|x| x * x).sum(), own().map(|x| (x - mean).powi(2)).sum());
+            // What rounding leaves of a constant column is no covariate.
+            let factor = if left > CONSTANT * raw { 1.0 } else { 0.0 };
+            self.values[first + column..].iter_mut().step_by(n).for_each(|x| *x = factor * (*x - mean));
+        }
+    }
+
+    /// Refuses runs so short that a mean and the covariates fitted to them would explain them altogether.
+    pub fn check_lengths(&self, observations: &Observations) -> Result<()> {
+        // Runs cut short by a plan are let be.
+        let too_short = |run: &usize| (1..=self.n_columns() + 1).contains(&observations.run_rows(*run).len());
+        let Some(run) = (0..observations.n_runs()).find(too_short) else { return Ok(()) };
+        if self.names.is_empty() || observations.is_cut_short() {
+            return Ok(());
+        }
+        let problem = format!(
+            "run {} has {} rows, which its mean and these {} covariates explain altogether; take fewer out",
+            run + 1,
+            observations.run_rows(run).len(),
+            self.n_columns()
+        );
+        Err(Error::setting("--detrend, --confounds", self.names.join(", "), problem))
+    }
+
+    /// The columns' names.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    pub fn n_columns(&self) -> usize {
+        self.names.len()
+    }
+
+    pub fn n_rows(&self) -> usize {
+        self.values.len() / self.names.len().max(1)
+    }
+
+    /// The covariates of a row; nothing where there are none.
+    pub fn row(&self, row: usize) -> &[f64] {
+        let n = self.n_columns();
+        &self.values[row * n..(row + 1) * n]
+    }
+}

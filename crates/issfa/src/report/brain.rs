@@ -1,0 +1,230 @@
+//! Figures of brain features: slices over an anatomical image with the time courses of every run beneath, and the ranking
+//! of features by how alike their time courses are.
+
+use crate::data::nifti::Header;
+use crate::data::read;
+use crate::data::read::npy::read_npy_f32;
+use crate::data::runs::NamedRun;
+use crate::error::{Error, Result};
+use crate::figures::Figure;
+use crate::figures::brain::{BrainFigure, TimeCourse, Volume, brain_figure};
+use crate::figures::lines::{LinePanel, Series, panels};
+use crate::run_folder::{MEAN_IMAGE, Run};
+use crate::summary::features::{FeatureRow, read_images, read_table, threshold};
+use crate::summary::synchrony::{self, Synchrony};
+use std::fs;
+use std::path::Path;
+
+/// Features shown of a single run, which has no ranking.
+const SHOWN_OF_ONE_RUN: usize = 3;
+
+/// Which features get a figure.
+#[derive(Clone, Debug, Default)]
+pub enum Which {
+    /// The first and the last of the ranking; of a single run, those that explain most.
+    #[default]
+    Ends,
+    All,
+    /// By id.
+    These(Vec<u64>),
+}
+
+/// An image to draw features over.
+struct Background {
+    header: Header,
+    values: Vec<f32>,
+}
+
+/// Everything that the figures of a run have in common.
+struct Results {
+    header: Header,
+    images: Vec<Vec<f32>>,
+    table: Vec<FeatureRow>,
+    ranking: Vec<Synchrony>,
+    /// Rows x features.
+    weights: Vec<f32>,
+    activation: Vec<f32>,
+    background: Background,
+}
+
+/// Draws the features of a run on images, over `background` or else the mean of the data. Returns what a person should
+/// know. Nothing happens for other runs.
+pub fn write_brain_figures(run: &Run, which: &Which, background: Option<&Path>) -> Result<Vec<String>> {
+    let folder = run.folder.join("figures");
+    write_ranking(run, &folder)?;
+    let Some(header) = run.space()? else { return Ok(Vec::new()) };
+    let table = read_table(&run.folder.join("features.tsv"))?;
+    if table.is_empty() {
+        return Ok(Vec::new());
+    }
+    let read = |name: &str| Ok::<_, Error>(read_npy_f32(&run.folder.join(name))?.1);
+    let results = Results {
+        images: read_images(&run.folder.join("features.npy"))?.1,
+        ranking: synchrony::read(&run.folder)?.unwrap_or_default(),
+        weights: read("weights.npy")?,
+        activation: read("activation.npy")?,
+        background: Background::read(background.unwrap_or(&run.folder.join(MEAN_IMAGE)))?,
+        header,
+        table,
+    };
+    let chosen = results.choose(which)?;
+    // Only now that nothing is missing.
+    remove_old(&folder)?;
+    for place in chosen {
+        let id = results.table[place].id;
+        results.figure(run, place)?.save(&folder, &format!("feature_{id}"))?;
+    }
+    Ok(background.and_then(|path| results.warning(path)).into_iter().collect())
+}
+
+/// Refuses a file that cannot be a background, before a fit that would end with it.
+pub fn check_background(path: &Path) -> Result<()> {
+    Background::read(path).map(|_| ())
+}
+
+fn write_ranking(run: &Run, folder: &Path) -> Result<()> {
+    let Some(ranking) = synchrony::read(&run.folder)? else { return Ok(()) };
+    let series = |name: &str, of: fn(&Synchrony) -> f64| Series {
+        name: name.into(),
+        x: (1..=ranking.len()).map(|rank| rank as f64).collect(),
+        y: ranking.iter().map(of).collect(),
+    };
+    let panel = LinePanel {
+        y_label: "mean correlation between runs".into(),
+        x_label: "rank of the feature (ids in synchrony.tsv)".into(),
+        series: vec![
+            series("correlation", |row| row.correlation),
+            series("95% of circular shifts are below", |row| row.null_95),
+        ],
+        ..LinePanel::default()
+    };
+    panels("How alike the time courses of each feature are in all runs", &[panel]).save(folder, "synchrony")
+}
+
+/// Figures of features that are not shown any more would mislead.
+fn remove_old(folder: &Path) -> Result<()> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with("feature_") {
+            fs::remove_file(entry.path()).map_err(Error::write(&entry.path()))?;
+        }
+    }
+    Ok(())
+}
+
+impl Background {
+    fn read(path: &Path) -> Result<Background> {
+        let source = read::open(path)?;
+        let Some(header) = source.space().cloned() else {
+            let problem = "is not an image; give a .nii or .nii.gz file for --background";
+            return Err(Error::malformed(path, problem));
+        };
+        // Of several volumes the first.
+        let mut values = vec![0.0; source.n_sites()];
+        source.read_rows(0, &mut values)?;
+        Ok(Background { header, values: values.iter().map(|&x| x as f32).collect() })
+    }
+}
+
+impl Results {
+    fn choose(&self, which: &Which) -> Result<Vec<usize>> {
+        let place = |id: u64| self.table.iter().position(|row| row.id == id);
+        match which {
+            Which::All => Ok((0..self.table.len()).collect()),
+            Which::These(ids) => ids.iter().map(|&id| place(id).ok_or_else(|| self.unknown(id))).collect(),
+            Which::Ends => {
+                // A feature that some runs do not use at all says little about runs being alike.
+                let n_runs = self.ranking.iter().map(|row| row.n_runs).max().unwrap_or(0);
+                let compares = |row: &&Synchrony| !row.correlation.is_nan() && row.n_runs == n_runs;
+                let ranked: Vec<u64> = self.ranking.iter().filter(compares).map(|row| row.id).collect();
+                let ends = match &ranked[..] {
+                    [] => return Ok((0..self.table.len().min(SHOWN_OF_ONE_RUN)).collect()),
+                    [one] => vec![*one],
+                    [first, .., last] => vec![*first, *last],
+                };
+                Ok(ends.into_iter().filter_map(place).collect())
+            }
+        }
+    }
+
+    fn unknown(&self, id: u64) -> Error {
+        let known = self.table.iter().map(|row| row.id.to_string()).collect::<Vec<_>>().join(", ");
+        Error::setting("--features", id, format!("no such id in features.tsv; there are: {known}"))
+    }
+
+    fn figure(&self, run: &Run, place: usize) -> Result<Figure> {
+        let mask = run.mask()?;
+        let exceed = run.checked.settings.exceed;
+        let columns = mask.gather(&self.images[place]);
+        let image = mask.scatter(&columns, f32::NAN);
+        let times = if exceed == 2.0 { "twice".into() } else { format!("{exceed} times") };
+        let Background { header, values } = &self.background;
+        Ok(brain_figure(&BrainFigure {
+            title: self.title(place),
+            feature: Volume { grid: self.header.grid, values: &image, affine: self.header.affine() },
+            threshold: threshold(&columns, exceed),
+            threshold_note: format!("{times} the mean absolute value"),
+            background: Some(Volume { grid: header.grid, values, affine: header.affine() }),
+            time_courses: self.courses(run, place),
+            repetition_seconds: self.header.space.repetition_seconds(),
+        }))
+    }
+
+    fn title(&self, place: usize) -> String {
+        let row = &self.table[place];
+        let mut parts = vec![format!("{:.2}% of variance", 100.0 * row.variance_explained)];
+        if let Some(rank) = self.ranking.iter().position(|other| other.id == row.id) {
+            let Synchrony { correlation, null_95, .. } = &self.ranking[rank];
+            let n = self.ranking.len();
+            parts.push(format!("between runs r = {correlation:.3} (shifted {null_95:.3}), rank {} of {n}", rank + 1));
+        }
+        let widths = row.smoothness.iter().map(|[_, middle, _]| *middle).filter(|width| !width.is_nan());
+        let widths = widths.map(|width| format!("{width:.0}")).collect::<Vec<_>>().join(" x ");
+        parts.push(format!("FWHM {widths} mm"));
+        format!("Feature {}: {}", row.id, parts.join("; "))
+    }
+
+    fn courses(&self, run: &Run, place: usize) -> Vec<TimeCourse> {
+        let k = self.table.len();
+        let mut first = 0;
+        // Rows that were dropped keep their place in time.
+        let n_dropped = run.checked.settings.drop_volumes;
+        let course = |run: &NamedRun| {
+            let rows = first..first + run.n_rows;
+            first += run.n_rows;
+            let weights = rows.clone().map(|row| f64::from(self.weights[row * k + place]));
+            let active = rows.map(|row| self.activation[row * k + place] >= 0.5);
+            TimeCourse {
+                name: run.name.clone(),
+                weights: std::iter::repeat_n(f64::NAN, n_dropped).chain(weights).collect(),
+                active: std::iter::repeat_n(true, n_dropped).chain(active).collect(),
+            }
+        };
+        run.record.runs.iter().map(course).collect()
+    }
+
+    /// A template under data that were not brought to its space shows features in wrong places.
+    fn warning(&self, path: &Path) -> Option<String> {
+        let [own, other] = [&self.header, &self.background.header].map(Header::space_code);
+        (own != other).then(|| {
+            format!(
+                "{} is in {}, but the data are in {}: features may be shown in the wrong place",
+                path.display(),
+                space_name(other),
+                space_name(own)
+            )
+        })
+    }
+}
+
+/// What a NIfTI code says of a space.
+fn space_name(code: i16) -> &'static str {
+    match code {
+        1 => "scanner space",
+        2 => "the space of another image",
+        3 => "Talairach space",
+        4 => "MNI 152 space",
+        5 => "the space of a template",
+        _ => "an unknown space",
+    }
+}

@@ -1,0 +1,733 @@
+//! Data that hold a part of the grid only: sites under a mask, and rows with holes.
+//!
+//! The columns of the data are then sites, not modes. What was not observed is not zero: for the feature draw the
+//! statistic `B = W'Y` is completed where data are missing \[M14\], transformed, and the features are drawn in the spectral
+//! domain as ever; rows are completed one by one where their unique features may change.
+
+use super::pass::{Projections, project};
+use super::tile_work::{AddStatistic, Columns};
+use super::{FeatureSpectra, SpectralData};
+use crate::comm::Comm;
+use crate::linalg::{Eigen, Real, View, multiply};
+use crate::model::{Entry, Loadings};
+use crate::rng::{Purpose, Stream, Streams};
+use crate::structure::{Direction, Structure};
+use crate::workers::share;
+use rand_distr::{Distribution, StandardNormal};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Which cells of the grid the data hold.
+#[derive(Clone, Debug)]
+pub struct Window {
+    structure: Arc<Structure>,
+    /// The site of each column of the data, ascending.
+    sites: Vec<usize>,
+    outside: Vec<usize>,
+    /// The columns that each row lacks, ascending; the data are 0 there.
+    holes: Vec<Vec<u32>>,
+}
+
+/// What the features depend on besides the data and the loadings, jointly \[M2\].
+pub struct WindowConditional<'a> {
+    /// Of `W'W`.
+    pub rotation: &'a Eigen,
+    pub noise_variance: f64,
+    /// `h_v`, one a mode.
+    pub precisions: &'a [f64],
+    pub streams: &'a Streams,
+    pub outside: Outside,
+}
+
+/// How features are drawn where nothing was observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// What was not observed and the features in turn, so many times: cheap, but smooth modes that lie outside move little
+    /// by little.
+    InTurn(u32),
+    /// With the features inside, in one draw.
+    Jointly,
+}
+
+impl Window {
+    /// `sites` are those the columns of the data stand for, in ascending order; `holes` has a list of columns for each row.
+    pub fn new(structure: Arc<Structure>, sites: Vec<usize>, holes: Vec<Vec<u32>>) -> Window {
+        assert!(sites.windows(2).all(|pair| pair[0] < pair[1]), "sites are in ascending order");
+        assert!(sites.last().is_none_or(|last| *last < structure.n_sites()), "sites lie on the grid");
+        let mut is_seen = vec![false; structure.n_sites()];
+        sites.iter().for_each(|&site| is_seen[site] = true);
+        let outside = (0..structure.n_sites()).filter(|&site| !is_seen[site]).collect();
+        Window { structure, sites, outside, holes }
+    }
+
+    /// The site of each column.
+    pub fn sites(&self) -> &[usize] {
+        &self.sites
+    }
+
+    /// The columns that a row lacks.
+    pub fn holes(&self, row: usize) -> &[u32] {
+        &self.holes[row]
+    }
+
+    /// The number of cells observed.
+    pub fn n_cells(&self) -> f64 {
+        let missing: usize = self.holes.iter().map(Vec::len).sum();
+        (self.holes.len() * self.sites.len() - missing) as f64
+    }
+
+    /// The features at the columns of the data.
+    pub fn at_columns<R: Real>(&self, spectra: &FeatureSpectra<R>) -> FeatureSpectra<R> {
+        let mut columns: Vec<Vec<f64>> = vec![Vec::new(); spectra.n_features()];
+        share(columns.iter_mut().enumerate(), Vec::new, |scratch, (feature, columns)| {
+            let mut image = spectra.feature(feature);
+            self.structure.apply(Direction::ToSites, &mut image, scratch);
+            *columns = self.sites.iter().map(|&site| image[site]).collect();
+        });
+        FeatureSpectra::from_vectors(self.sites.len(), &columns)
+    }
+
+    /// The image of one spectrum, at all sites.
+    pub fn image(&self, spectrum: &[f64]) -> Vec<f64> {
+        let mut image = spectrum.to_vec();
+        self.structure.apply(Direction::ToSites, &mut image, &mut Vec::new());
+        image
+    }
+
+    /// The spectrum of an image.
+    pub fn spectrum(&self, mut image: Vec<f64>) -> Vec<f64> {
+        self.structure.apply(Direction::ToSpectrum, &mut image, &mut Vec::new());
+        image
+    }
+
+    /// Spectra of images that are known at the columns and taken for 0 elsewhere: a start, not an estimate.
+    pub fn spectra_of_columns<R: Real>(&self, columns: &FeatureSpectra<R>) -> FeatureSpectra<R> {
+        let on_grid = |feature: usize| {
+            let mut image = vec![0.0; self.structure.n_sites()];
+            self.sites.iter().zip(columns.feature(feature)).for_each(|(&site, x)| image[site] = x);
+            image
+        };
+        let mut images: Vec<Vec<f64>> = (0..columns.n_features()).map(on_grid).collect();
+        self.transform_all(Direction::ToSpectrum, &mut images);
+        FeatureSpectra::from_rows(self.structure.n_sites(), images.iter().map(Vec::as_slice))
+    }
+
+    fn transform_all(&self, direction: Direction, images: &mut [Vec<f64>]) {
+        share(images.iter_mut(), Vec::new, |scratch, image| self.structure.apply(direction, image, scratch));
+    }
+
+    /// `Y S'` and `S S'` over what was observed, row by row where rows have holes.
+    pub fn project<R: Real>(
+        &self,
+        data: &SpectralData<R>,
+        row_norms: &[f64],
+        loadings: &Loadings,
+        spectra: &FeatureSpectra<R>,
+        comm: &dyn Comm,
+    ) -> Projections {
+        let mut columns = self.at_columns(spectra);
+        let mut projections = project(data, row_norms, loadings, &mut columns, comm);
+        // Rows often lack the same cells as the row before.
+        let mut last: Option<(&[u32], Arc<Vec<f64>>)> = None;
+        for (row, holes) in self.holes.iter().enumerate().filter(|(_, holes)| !holes.is_empty()) {
+            let values = values_at(&columns, holes);
+            let gram = match &last {
+                Some((same, gram)) if *same == &holes[..] => gram.clone(),
+                _ => Arc::new(self.own_gram(&projections, &columns, holes, &values)),
+            };
+            last = Some((holes, gram.clone()));
+            projections.leave_out(row, loadings.row(row), &values, gram);
+        }
+        projections
+    }
+
+    /// `S S'` over the columns that a row holds: what it lacks taken off, or, where that is most, what it has added up, since
+    /// little would be left of large numbers.
+    fn own_gram<R: Real>(
+        &self,
+        projections: &Projections,
+        columns: &FeatureSpectra<R>,
+        holes: &[u32],
+        values: &[Vec<f64>],
+    ) -> Vec<f64> {
+        let k = columns.n_features();
+        let add = |gram: &mut [f64], values: &[Vec<f64>], sign: f64| {
+            for features in values {
+                for (own, x) in gram.chunks_exact_mut(k.max(1)).zip(features) {
+                    own.iter_mut().zip(features).for_each(|(sum, y)| *sum += sign * x * y);
+                }
+            }
+        };
+        if 2 * holes.len() <= self.sites.len() {
+            let mut gram = projections.gram().to_vec();
+            add(&mut gram, values, -1.0);
+            return gram;
+        }
+        let seen: Vec<u32> =
+            (0..self.sites.len() as u32).filter(|column| holes.binary_search(column).is_err()).collect();
+        let mut gram = vec![0.0; k * k];
+        add(&mut gram, &values_at(columns, &seen), 1.0);
+        gram
+    }
+
+    /// Draws the features given the loadings and what was observed, and projects the data onto them.
+    pub fn draw_features<R: Real>(
+        &self,
+        data: &SpectralData<R>,
+        row_norms: &[f64],
+        loadings: &Loadings,
+        conditional: &WindowConditional,
+        spectra: &mut FeatureSpectra<R>,
+        comm: &dyn Comm,
+    ) -> Projections {
+        let k = spectra.n_features();
+        let vectors = &conditional.rotation.vectors;
+        let seen = rotated(vectors, k, Turned::In, &statistic(data, loadings));
+        let mut turned = rotated(vectors, k, Turned::In, &spectra.to_vectors());
+        let incomplete = self.turned_weights(loadings, vectors, k);
+        match conditional.outside {
+            Outside::InTurn(rounds) => {
+                for round in 0..rounds {
+                    self.transform_all(Direction::ToSites, &mut turned);
+                    self.complete_statistic(&mut turned, &seen, &incomplete, conditional, round);
+                    self.transform_all(Direction::ToSpectrum, &mut turned);
+                    draw_turned(&mut turned, conditional, round);
+                }
+            }
+            Outside::Jointly => self.draw_jointly(&mut turned, &seen, &incomplete, conditional),
+        }
+        let drawn = rotated(vectors, k, Turned::Out, &turned);
+        *spectra = FeatureSpectra::from_vectors(self.structure.n_sites(), &drawn);
+        self.project(data, row_norms, loadings, spectra, comm)
+    }
+
+    /// Rows with holes, and their weights in the rotated basis.
+    fn turned_weights(&self, loadings: &Loadings, vectors: &[f64], k: usize) -> Vec<(usize, Vec<f64>)> {
+        let with_holes = self.holes.iter().enumerate().filter(|(_, holes)| !holes.is_empty());
+        let turn = |(row, _): (usize, &Vec<u32>)| {
+            let mut weights = vec![0.0; k];
+            for entry in loadings.row(row) {
+                let vector = &vectors[entry.feature * k..(entry.feature + 1) * k];
+                weights.iter_mut().zip(vector).for_each(|(sum, p)| *sum += entry.weight * p);
+            }
+            (row, weights)
+        };
+        with_holes.map(turn).collect()
+    }
+
+    /// Turns rotated features (by site) into the rotated statistic: what was seen, and a draw where nothing was.
+    ///
+    /// Outside, `P'B = diag(lambda) R + noise` with variances `lambda_i sigma^2`; a hole adds `w y` with `y ~ N(w S, sigma^2)`.
+    fn complete_statistic(
+        &self,
+        turned: &mut [Vec<f64>],
+        seen: &[Vec<f64>],
+        incomplete: &[(usize, Vec<f64>)],
+        conditional: &WindowConditional,
+        round: u32,
+    ) {
+        let noise_sd = conditional.noise_variance.sqrt();
+        // Holes first: they need the features, which the statistic then takes the place of.
+        let from_holes = self.fill_holes(turned, incomplete, conditional, round);
+        share(
+            turned.iter_mut().zip(seen).enumerate(),
+            || (),
+            |_, (i, (image, seen))| {
+                let value = conditional.rotation.values[i].max(0.0);
+                let scatter = value.sqrt() * noise_sd;
+                let mut stream = conditional.streams.stream(Purpose::MissingCells, 2 * round, i as u64);
+                for &site in &self.outside {
+                    let normal: f64 = StandardNormal.sample(&mut stream);
+                    image[site] = value * image[site] + scatter * normal;
+                }
+                self.sites.iter().zip(seen).for_each(|(&site, b)| image[site] = *b);
+                from_holes.iter().for_each(|(site, shares)| image[*site] += shares[i]);
+            },
+        );
+    }
+
+    /// Draws what holes lack given the rotated features by site: for every site with holes, what they add to the rotated
+    /// statistic.
+    fn fill_holes(
+        &self,
+        turned: &[Vec<f64>],
+        incomplete: &[(usize, Vec<f64>)],
+        conditional: &WindowConditional,
+        round: u32,
+    ) -> BTreeMap<usize, Vec<f64>> {
+        let noise_sd = conditional.noise_variance.sqrt();
+        let mut filled = BTreeMap::new();
+        for (row, weights) in incomplete {
+            let mut stream = conditional.streams.stream(Purpose::MissingCells, 2 * round + 1, *row as u64);
+            for &column in &self.holes[*row] {
+                let site = self.sites[column as usize];
+                let normal: f64 = StandardNormal.sample(&mut stream);
+                let mean: f64 = weights.iter().zip(turned).map(|(w, image)| w * image[site]).sum();
+                let value = mean + noise_sd * normal;
+                add_to(&mut filled, site, weights, value);
+            }
+        }
+        filled
+    }
+
+    /// Draws rotated features from their law given all that was observed under the mask; holes are filled first.
+    ///
+    /// The precision of one is `A = diag(h) + lambda / sigma^2 U' 1 U` with 1 at the sites of the mask. A draw solves
+    /// `A x = U' (B / sigma^2 + sqrt(lambda) / sigma e) + sqrt(h) e'`, whose right side scatters with covariance A.
+    fn draw_jointly(
+        &self,
+        turned: &mut [Vec<f64>],
+        seen: &[Vec<f64>],
+        incomplete: &[(usize, Vec<f64>)],
+        conditional: &WindowConditional,
+    ) {
+        let WindowConditional { noise_variance, precisions, streams, .. } = *conditional;
+        let mut from_holes = BTreeMap::new();
+        if !incomplete.is_empty() {
+            self.transform_all(Direction::ToSites, turned);
+            from_holes = self.fill_holes(turned, incomplete, conditional, 0);
+        }
+        share(turned.iter_mut().zip(seen).enumerate(), Vec::new, |scratch, (i, (spectrum, seen))| {
+            let from_data = conditional.rotation.values[i].max(0.0) / noise_variance;
+            let mut stream = streams.stream(Purpose::MissingCells, 0, i as u64);
+            let mut normal = || -> f64 { StandardNormal.sample(&mut stream) };
+            spectrum.fill(0.0);
+            for (&site, b) in self.sites.iter().zip(seen) {
+                spectrum[site] = b / noise_variance + from_data.sqrt() * normal();
+            }
+            from_holes.iter().for_each(|(site, shares)| spectrum[*site] += shares[i] / noise_variance);
+            self.structure.apply(Direction::ToSpectrum, spectrum, scratch);
+            let mut stream = streams.stream(Purpose::Features, 0, i as u64);
+            for (x, h) in spectrum.iter_mut().zip(precisions) {
+                let normal: f64 = StandardNormal.sample(&mut stream);
+                *x += h.sqrt() * normal;
+            }
+            let system = System { window: self, incomplete: &[], noise_variance, from_data: &[from_data], precisions };
+            let enough = system.least_size_of_a_draw();
+            *spectrum = system.solve(vec![std::mem::take(spectrum)], enough).swap_remove(0);
+        });
+    }
+
+    /// The mean of the features' conditional given what was observed, by conjugate gradients: there is no basis in which
+    /// both the prior and what was observed are diagonal.
+    pub fn feature_means<R: Real>(
+        &self,
+        data: &SpectralData<R>,
+        loadings: &Loadings,
+        rotation: &Eigen,
+        noise_variance: f64,
+        precisions: &[f64],
+    ) -> FeatureSpectra<R> {
+        let k = loadings.n_features();
+        let incomplete = self.turned_weights(loadings, &rotation.vectors, k);
+        let from_data: Vec<f64> = rotation.values.iter().map(|value| value.max(0.0) / noise_variance).collect();
+        let mut pull = rotated(&rotation.vectors, k, Turned::In, &statistic(data, loadings));
+        for row in &mut pull {
+            let mut image = vec![0.0; self.structure.n_sites()];
+            self.sites.iter().zip(row.iter()).for_each(|(&site, b)| image[site] = b / noise_variance);
+            *row = image;
+        }
+        self.transform_all(Direction::ToSpectrum, &mut pull);
+        let system =
+            |from_data| System { window: self, incomplete: &incomplete, noise_variance, from_data, precisions };
+        if incomplete.is_empty() {
+            // Rotated features then have nothing to do with each other.
+            share(
+                pull.iter_mut().zip(&from_data),
+                || (),
+                |_, (row, from_data)| {
+                    let system = system(std::slice::from_ref(from_data));
+                    let right = vec![std::mem::take(row)];
+                    let enough = system.size(&right) * SOLVED * SOLVED;
+                    *row = system.solve(right, enough).swap_remove(0);
+                },
+            );
+        } else {
+            let system = system(&from_data);
+            let enough = system.size(&pull) * SOLVED * SOLVED;
+            pull = system.solve(pull, enough);
+        }
+        let means = rotated(&rotation.vectors, k, Turned::Out, &pull);
+        FeatureSpectra::from_vectors(self.structure.n_sites(), &means)
+    }
+
+    /// Rows with what they lack drawn given the state, as spectra.
+    pub fn complete_rows<R: Real>(
+        &self,
+        data: &SpectralData<R>,
+        rows: &[usize],
+        loadings: &Loadings,
+        spectra: &FeatureSpectra<R>,
+        noise_variance: f64,
+        stream_of: impl Fn(usize) -> Stream + Sync,
+    ) -> SpectralData<R> {
+        let noise_sd = noise_variance.sqrt();
+        let mut completed: Vec<(usize, Vec<f64>)> = rows.iter().map(|&row| (row, Vec::new())).collect();
+        share(completed.iter_mut(), Vec::new, |scratch, (row, image)| {
+            *image = explained(loadings.row(*row), spectra);
+            self.structure.apply(Direction::ToSites, image, scratch);
+            let mut stream = stream_of(*row);
+            let mut missing = |site: usize| {
+                let normal: f64 = StandardNormal.sample(&mut stream);
+                image[site] += noise_sd * normal;
+            };
+            self.outside.iter().for_each(|&site| missing(site));
+            self.holes[*row].iter().for_each(|&column| missing(self.sites[column as usize]));
+            let (mut columns, mut lacking) = (self.sites.iter().enumerate(), self.holes[*row].iter().peekable());
+            for y in data.row(*row) {
+                let (column, &site) = columns.next().expect("a value for every column");
+                match lacking.next_if(|hole| **hole as usize == column) {
+                    Some(_) => {}
+                    None => image[site] = y,
+                }
+            }
+            self.structure.apply(Direction::ToSpectrum, image, scratch);
+        });
+        SpectralData::from_rows(&completed.into_iter().map(|(_, image)| image).collect::<Vec<_>>())
+    }
+}
+
+/// The precision of some rotated features given the loadings and what was observed, as an operator on their spectra.
+struct System<'a> {
+    window: &'a Window,
+    /// Rows with holes, with their weights in these features.
+    incomplete: &'a [(usize, Vec<f64>)],
+    noise_variance: f64,
+    /// `lambda / sigma^2` of each feature.
+    from_data: &'a [f64],
+    precisions: &'a [f64],
+}
+
+impl System<'_> {
+    /// `diag(h) X + U' (lambda / sigma^2 X at what was observed)`, holes taken out row by row.
+    fn apply(&self, spectra: &[Vec<f64>], images: &mut [Vec<f64>]) {
+        let window = self.window;
+        images.iter_mut().zip(spectra).for_each(|(image, spectrum)| image.copy_from_slice(spectrum));
+        window.transform_all(Direction::ToSites, images);
+        let mut without = BTreeMap::new();
+        for (row, weights) in self.incomplete {
+            for &column in &window.holes[*row] {
+                let site = window.sites[column as usize];
+                let explained: f64 = weights.iter().zip(images.iter()).map(|(w, image)| w * image[site]).sum();
+                add_to(&mut without, site, weights, explained / self.noise_variance);
+            }
+        }
+        share(
+            images.iter_mut().zip(self.from_data).enumerate(),
+            || (),
+            |_, (i, (image, from_data))| {
+                image.iter_mut().for_each(|x| *x *= from_data);
+                window.outside.iter().for_each(|&site| image[site] = 0.0);
+                without.iter().for_each(|(site, shares)| image[*site] -= shares[i]);
+            },
+        );
+        window.transform_all(Direction::ToSpectrum, images);
+        for (image, spectrum) in images.iter_mut().zip(spectra) {
+            image.iter_mut().zip(spectrum).zip(self.precisions).for_each(|((y, x), h)| *y += h * x);
+        }
+    }
+
+    /// The inner product of a residual with itself over what the precision would be if everything had been observed.
+    fn size(&self, residual: &[Vec<f64>]) -> f64 {
+        let one = |(row, from_data): (&Vec<f64>, &f64)| {
+            row.iter().zip(self.precisions).map(|(x, h)| x * x / (from_data + h)).sum::<f64>()
+        };
+        residual.iter().zip(self.from_data).map(one).sum()
+    }
+
+    /// The size of a residual that is small beside the scatter of one draw, which adds up to one a mode: the energy of the
+    /// error, `r' A^-1 r`, is at most the size times `(lambda / sigma^2 + h) / h` at the smoothest mode.
+    fn least_size_of_a_draw(&self) -> f64 {
+        let least = self.precisions.iter().copied().fold(f64::INFINITY, f64::min);
+        let worst = self.from_data.iter().copied().fold(0.0, f64::max);
+        SMALL_ERROR * self.precisions.len() as f64 * least / (worst + least)
+    }
+
+    /// Conjugate gradients, preconditioned by what the precision would be if everything had been observed, until the
+    /// residual's size is `enough`.
+    fn solve(&self, pull: Vec<Vec<f64>>, enough: f64) -> Vec<Vec<f64>> {
+        let zeros = || pull.iter().map(|row| vec![0.0; row.len()]).collect::<Vec<_>>();
+        let (mut solution, mut direction, mut applied) = (zeros(), zeros(), zeros());
+        let mut residual = pull;
+        let mut size = self.size(&residual);
+        let mut ratio = 0.0;
+        for _ in 0..MOST_STEPS {
+            if size <= enough {
+                break;
+            }
+            for ((to, from), from_data) in direction.iter_mut().zip(&residual).zip(self.from_data) {
+                let preconditioned = from.iter().zip(self.precisions).map(|(x, h)| x / (from_data + h));
+                to.iter_mut().zip(preconditioned).for_each(|(x, y)| *x = y + ratio * *x);
+            }
+            self.apply(&direction, &mut applied);
+            let step = size / inner(&direction, &applied);
+            add_scaled(&mut solution, step, &direction);
+            add_scaled(&mut residual, -step, &applied);
+            let next = self.size(&residual);
+            (ratio, size) = (next / size, next);
+        }
+        solution
+    }
+}
+
+/// When conjugate gradients stop: for means, the residual beside the right side; for draws, the energy of the error beside
+/// that of the draw; and steps at most, which rounding may ask for.
+const SOLVED: f64 = 1e-6;
+const SMALL_ERROR: f64 = 1e-3;
+const MOST_STEPS: usize = 3000;
+
+/// Adds `factor` times some weights to what a site has.
+fn add_to(sums: &mut BTreeMap<usize, Vec<f64>>, site: usize, weights: &[f64], factor: f64) {
+    let sums = sums.entry(site).or_insert_with(|| vec![0.0; weights.len()]);
+    sums.iter_mut().zip(weights).for_each(|(sum, w)| *sum += w * factor);
+}
+
+fn inner(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>()).sum()
+}
+
+fn add_scaled(to: &mut [Vec<f64>], factor: f64, from: &[Vec<f64>]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(x, y)| *x += factor * y));
+}
+
+/// Which way the rotation turns: into the basis that diagonalises `W'W`, or out of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turned {
+    In,
+    Out,
+}
+
+/// `P'X` or `P X`, for rows X of any length.
+fn rotated(vectors: &[f64], k: usize, turned: Turned, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    const PIECE: usize = 4096;
+    let n = rows.first().map_or(0, Vec::len);
+    let rotation = View::new(vectors, k, k);
+    let rotation = if turned == Turned::In { rotation.t() } else { rotation };
+    let mut pieces: Vec<(usize, Vec<f64>)> = (0..n.div_ceil(PIECE)).map(|at| (at * PIECE, Vec::new())).collect();
+    share(pieces.iter_mut(), Vec::new, |values: &mut Vec<f64>, (first, out)| {
+        let width = PIECE.min(n - *first);
+        values.clear();
+        rows.iter().for_each(|row| values.extend_from_slice(&row[*first..*first + width]));
+        out.resize(k * width, 0.0);
+        multiply(out, rotation, View::new(values, k, width));
+    });
+    let mut joined = vec![Vec::new(); k];
+    share(
+        joined.iter_mut().enumerate(),
+        || (),
+        |_, (i, row): (usize, &mut Vec<f64>)| {
+            row.reserve_exact(n);
+            for (_, out) in &pieces {
+                let width = out.len() / k;
+                row.extend_from_slice(&out[i * width..(i + 1) * width]);
+            }
+        },
+    );
+    joined
+}
+
+/// `W'Y`, a row a feature.
+fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings) -> Vec<Vec<f64>> {
+    let (k, columns) = (loadings.n_features(), Columns::new(loadings));
+    let mut tiles: Vec<Vec<R>> = vec![Vec::new(); data.tiles().len()];
+    let arch = pulp::Arch::new();
+    share(
+        tiles.iter_mut().enumerate(),
+        || (),
+        |_, (tile, statistic)| {
+            let width = data.tiles().width(tile);
+            statistic.resize(k * width, R::zero());
+            arch.dispatch(AddStatistic { rows: data.tile(tile), width, columns: &columns, statistic });
+        },
+    );
+    let mut joined = vec![Vec::new(); k];
+    share(
+        joined.iter_mut().enumerate(),
+        || (),
+        |_, (feature, row): (usize, &mut Vec<f64>)| {
+            row.reserve_exact(data.n_modes());
+            for (tile, values) in tiles.iter().enumerate() {
+                let width = data.tiles().width(tile);
+                row.extend(values[feature * width..(feature + 1) * width].iter().map(|x| x.to_f64()));
+            }
+        },
+    );
+    joined
+}
+
+/// Turns the rotated statistic (by mode) into rotated features.
+fn draw_turned(turned: &mut [Vec<f64>], conditional: &WindowConditional, round: u32) {
+    let per_noise = 1.0 / conditional.noise_variance;
+    share(
+        turned.iter_mut().enumerate(),
+        || (),
+        |_, (i, row)| {
+            let from_data = conditional.rotation.values[i].max(0.0) * per_noise;
+            let mut stream = conditional.streams.stream(Purpose::Features, round, i as u64);
+            for (x, h) in row.iter_mut().zip(conditional.precisions) {
+                let variance = 1.0 / (from_data + h);
+                let normal: f64 = StandardNormal.sample(&mut stream);
+                *x = *x * per_noise * variance + normal * variance.sqrt();
+            }
+        },
+    );
+}
+
+/// `W S` of one row, by mode.
+fn explained<R: Real>(entries: &[Entry], spectra: &FeatureSpectra<R>) -> Vec<f64> {
+    let tiles = spectra.tiles();
+    let mut sum = vec![0.0; tiles.n_modes];
+    for (tile, part) in sum.chunks_mut(super::TILE).enumerate() {
+        let width = tiles.width(tile);
+        for entry in entries {
+            let feature = &spectra.tile(tile)[entry.feature * width..(entry.feature + 1) * width];
+            part.iter_mut().zip(feature).for_each(|(x, s)| *x += entry.weight * s.to_f64());
+        }
+    }
+    sum
+}
+
+/// The values of all features at some columns: a row a column.
+fn values_at<R: Real>(columns: &FeatureSpectra<R>, chosen: &[u32]) -> Vec<Vec<f64>> {
+    let at = |&column: &u32| {
+        let tile = column as usize / super::TILE;
+        let (width, offset) = (columns.tiles().width(tile), column as usize % super::TILE);
+        (0..columns.n_features()).map(|k| columns.tile(tile)[k * width + offset].to_f64()).collect()
+    };
+    chosen.iter().map(at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::Solo;
+    use crate::linalg::{cholesky, symmetric_eigen};
+    use crate::structure::expression;
+
+    /// Five rows of a 3 x 2 grid under a mask with a hole, two features.
+    struct Case {
+        window: Window,
+        data: SpectralData<f64>,
+        loadings: Loadings,
+        spectra: FeatureSpectra<f64>,
+        precisions: Vec<f64>,
+        noise_variance: f64,
+    }
+
+    const HOLES: [(usize, u32); 3] = [(0, 1), (3, 0), (3, 3)];
+
+    fn case() -> Case {
+        let structure = Arc::new(expression::build(Some("path(3) x path(2)"), None).unwrap());
+        let mut holes = vec![Vec::new(); 5];
+        HOLES.iter().for_each(|(row, column)| holes[*row].push(*column));
+        let value = |t: usize, c: usize| ((t * 5 + c * 3) as f64 * 0.7).sin();
+        let seen = |t: usize, c: usize| !HOLES.contains(&(t, c as u32));
+        let rows: Vec<Vec<f64>> =
+            (0..5).map(|t| (0..4).map(|c| if seen(t, c) { value(t, c) } else { 0.0 }).collect()).collect();
+        let weights = [[1.0, 0.0], [0.5, -1.0], [0.0, 0.7], [-0.8, 0.3], [1.2, 0.4]];
+        let entries = |w: &[f64; 2]| {
+            let list = w.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
+            list.map(|(feature, &weight)| Entry { feature, weight }).collect()
+        };
+        Case {
+            window: Window::new(structure, vec![0, 2, 3, 5], holes),
+            data: SpectralData::from_rows(&rows),
+            loadings: Loadings::from_rows(weights.iter().map(entries).collect(), 2),
+            spectra: FeatureSpectra::from_rows(6, [[0.3, -1.0, 0.2, 0.5, 0.1, -0.4], [1.0; 6]].iter().map(|x| &x[..])),
+            precisions: vec![0.5, 1.0, 1.5, 2.0, 3.0, 4.0],
+            noise_variance: 0.3,
+        }
+    }
+
+    /// The basis at the sites of the columns: `basis[column][mode]`.
+    fn basis(case: &Case) -> Vec<Vec<f64>> {
+        let modes: Vec<Vec<f64>> = (0..6)
+            .map(|mode| {
+                let mut unit = vec![0.0; 6];
+                unit[mode] = 1.0;
+                case.window.image(&unit)
+            })
+            .collect();
+        case.window.sites().iter().map(|&site| modes.iter().map(|image| image[site]).collect()).collect()
+    }
+
+    #[test]
+    fn projections_are_over_what_was_observed() {
+        let case = case();
+        let norms = vec![10.0; 5];
+        let projections = case.window.project(&case.data, &norms, &case.loadings, &case.spectra, &Solo);
+        let basis = basis(&case);
+        let at =
+            |k: usize, c: usize| -> f64 { case.spectra.feature(k).iter().zip(&basis[c]).map(|(s, u)| s * u).sum() };
+        let mut residual = 0.0;
+        for t in 0..5 {
+            let seen: Vec<usize> = (0..4).filter(|&c| !HOLES.contains(&(t, c as u32))).collect();
+            for a in 0..2 {
+                let product: f64 = seen.iter().map(|&c| case.data.row(t)[c] * at(a, c)).sum();
+                assert!((projections.row(t)[a] - product).abs() < 1e-9);
+                for b in 0..2 {
+                    let gram: f64 = seen.iter().map(|&c| at(a, c) * at(b, c)).sum();
+                    assert!((projections.gram_of(t)[a * 2 + b] - gram).abs() < 1e-9, "row {t}");
+                }
+            }
+            for &c in &seen {
+                let explained: f64 = case.loadings.row(t).iter().map(|e| e.weight * at(e.feature, c)).sum();
+                residual += (case.data.row(t)[c] - explained).powi(2);
+            }
+        }
+        assert!((projections.squared_residual() - residual).abs() < 1e-9);
+        assert_eq!(case.window.n_cells(), 17.0);
+    }
+
+    #[test]
+    fn means_solve_the_dense_equations() {
+        let case = case();
+        let rotation = symmetric_eigen(&case.loadings.gram(), 2);
+        let means =
+            case.window.feature_means(&case.data, &case.loadings, &rotation, case.noise_variance, &case.precisions);
+        // Unknowns are (feature, mode); every observed cell adds a rank-one term.
+        let basis = basis(&case);
+        let mut matrix = vec![0.0; 144];
+        let mut right = [0.0; 12];
+        (0..12).for_each(|at| matrix[at * 13] = case.precisions[at % 6]);
+        for t in 0..5 {
+            for c in (0..4).filter(|&c| !HOLES.contains(&(t, c as u32))) {
+                let mut term = [0.0; 12];
+                for entry in case.loadings.row(t) {
+                    (0..6).for_each(|v| term[entry.feature * 6 + v] = entry.weight * basis[c][v]);
+                }
+                for i in 0..12 {
+                    right[i] += term[i] * case.data.row(t)[c] / case.noise_variance;
+                    (0..12).for_each(|j| matrix[i * 12 + j] += term[i] * term[j] / case.noise_variance);
+                }
+            }
+        }
+        let found: Vec<f64> = [means.feature(0), means.feature(1)].concat();
+        assert!(cholesky(&matrix, 12).is_some());
+        for i in 0..12 {
+            let left: f64 = (0..12).map(|j| matrix[i * 12 + j] * found[j]).sum();
+            assert!((left - right[i]).abs() < 1e-6, "{left} {}", right[i]);
+        }
+    }
+
+    #[test]
+    fn completed_rows_keep_what_was_observed() {
+        let case = case();
+        let stream_of = |row: usize| Streams::once(1).stream(Purpose::MissingRows, 0, row as u64);
+        let rows = case.window.complete_rows(
+            &case.data,
+            &[3, 1],
+            &case.loadings,
+            &case.spectra,
+            case.noise_variance,
+            stream_of,
+        );
+        for (place, row) in [(0, 3), (1, 1)] {
+            let image = case.window.image(&rows.row(place));
+            for (c, &site) in case.window.sites().iter().enumerate() {
+                let kept = (image[site] - case.data.row(row)[c]).abs() < 1e-12;
+                assert_eq!(kept, !HOLES.contains(&(row, c as u32)), "row {row}, column {c}");
+            }
+        }
+    }
+}
