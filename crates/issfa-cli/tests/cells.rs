@@ -213,3 +213,29 @@ fn confounds_that_do_not_belong_are_refused() {
     bench.write("runs.tsv", "name\tn_rows\nfirst\t40\nsecond\t41\n");
     assert!(refused("confounds-0.tsv confounds-1.tsv").contains("runs.tsv"));
 }
+
+#[test]
+fn chains_under_a_mask_find_the_same_features() {
+    let bench = Bench::simulated();
+    bench.npy("mask.npy", &[12, 10], &disc());
+    bench.ok(&format!("fit sim/observations.npy --grid 12x10 --mask mask.npy --chains 2 {SHORT} --out run"));
+    let table = String::from_utf8(bench.bytes("run/features.tsv")).unwrap();
+    let first = table.lines().nth(1).unwrap().split('\t').nth(5).unwrap();
+    assert!(first.parse::<f64>().unwrap() > 0.8, "{table}");
+}
+
+#[test]
+fn own_means_take_any_offset_of_new_rows_away() {
+    let bench = Bench::simulated();
+    bench.ok(&format!("fit sim/observations.npy --grid 12x10 --center site {SHORT} --out run"));
+    let (shape, plain) = read_npy_f64(&bench.path("sim/heldout.npy")).unwrap();
+    let moved: Vec<f64> = plain.iter().enumerate().map(|(at, x)| x + 64.0 + (at % 120) as f64).collect();
+    bench.npy("moved.npy", &shape, &moved);
+    let error = |file: &str, center: &str| {
+        let report = bench.json(&format!("evaluate run --data {file} --hide 0.2 --center-new {center} --json"));
+        report["hidden_cell_error"].as_f64().unwrap()
+    };
+    let own = error("sim/heldout.npy", "own");
+    assert!((error("moved.npy", "own") - own).abs() < 1e-3 * own);
+    assert!(error("moved.npy", "train") > 10.0 * own);
+}

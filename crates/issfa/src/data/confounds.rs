@@ -279,6 +279,14 @@ impl Confounds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_come_in_the_order_asked_for() {
+        let names = |list: &[&str]| list.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let mut table = Confounds { names: names(&["a", "b"]), values: vec![1.0, 2.0, 3.0, 4.0], n_rows: 2 };
+        table.order_as(&names(&["b", "a"]));
+        assert_eq!((table.names, table.values), (names(&["b", "a"]), vec![2.0, 1.0, 4.0, 3.0]));
+    }
     use std::fs;
 
     /// Reads texts as the files run-1.txt, run-2.txt and so on.

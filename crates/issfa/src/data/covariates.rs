@@ -125,3 +125,27 @@ impl Covariates {
         &self.values[row * n..(row + 1) * n]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::preprocess::{Centering, MeansOf, Preprocessing};
+    use crate::data::write::write_npy_f64;
+
+    /// 0.72 over 193 rows does not add up exactly; what rounding leaves of it must not take the mean off a second time.
+    #[test]
+    fn a_constant_confound_takes_nothing_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npy");
+        let values: Vec<f64> = (0..193).map(|row| 100.0 + f64::from(row % 5)).collect();
+        write_npy_f64(&path, &[193, 1], &values).unwrap();
+        let mut data = Observations::open(std::slice::from_ref(&path)).unwrap();
+        let table = Confounds { names: vec!["constant".into()], values: vec![0.72; 193], n_rows: 193 };
+        let covariates = Covariates::new(&data, Detrend::None, &[(path, table)], 0).unwrap();
+        data.set_covariates(covariates);
+        let (fitted, _) = Preprocessing::fit(&data, Centering::Site, false).unwrap();
+        let mut row = [values[0]];
+        fitted.clean(&mut row, data.covariates().row(0), MeansOf::Run(0));
+        assert_eq!(row, [100.0]);
+    }
+}

@@ -312,6 +312,12 @@ mod tests {
     }
 
     #[test]
+    fn widths_are_quantiles_over_draws_in_the_unit_of_the_steps() {
+        let widths: Vec<f32> = (0..101).flat_map(|draw| [draw as f32, 2.0]).collect();
+        assert_eq!(smoothness(&widths, &[3.0, 0.5]), [[15.0, 150.0, 285.0], [1.0; 3]]);
+    }
+
+    #[test]
     fn tables_come_back() {
         let folder = tempfile::tempdir().unwrap();
         let row = FeatureRow {

@@ -1,0 +1,266 @@
+//! What a fit loads once: inputs read, checked and prepared, the structure, the model, and what the run is known by.
+
+use crate::chain::Schedule;
+use crate::checkpoint::{self};
+use crate::config::{Checked, FORMAT, Init, Record, Settings};
+use crate::data::load::{Loaded, training_rows};
+use crate::data::nifti::space::check_same_place;
+use crate::data::nifti::{Header, write_volume};
+use crate::data::preprocess::Findings;
+use crate::data::{Centering, Mask, Missing, Observations, Preprocessing, memory};
+use crate::error::{Error, Result};
+use crate::init;
+use crate::inputs;
+use crate::kernels::Kernel;
+use crate::linalg::Real;
+use crate::model::{Model, State};
+use crate::run_folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Run};
+use crate::structure::{Shelf, Spectrum, Structure};
+use crate::trace::Units;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Data, structure and model of a fit: everything that is loaded once.
+pub struct Prepared<R> {
+    pub checked: Checked,
+    pub structure: Arc<Structure>,
+    pub mask: Mask,
+    /// Where the sites lie, for images.
+    pub space: Option<Header>,
+    pub preprocessing: Preprocessing,
+    pub findings: Findings,
+    pub model: Model<R>,
+    pub heldout: Option<Loaded<R>>,
+    pub record: Record,
+    /// Bytes, about.
+    pub memory: u64,
+}
+
+/// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments, means and
+/// slopes of every run. Under a mask features are drawn by way of the whole grid, several times over.
+pub fn memory_needed(observations: &Observations, bytes: usize, settings: &Settings) -> u64 {
+    let [n_rows, n_columns, n_grid, n_runs] =
+        [observations.n_rows(), observations.n_columns(), observations.n_sites(), observations.n_runs()]
+            .map(|n| n as u64);
+    let cells = n_rows * n_columns;
+    let is_masked = n_columns < n_grid || observations.may_have_holes();
+    let features = 64 * (n_grid * (2 * bytes as u64 + if is_masked { 40 } else { 0 }) + 20 * n_columns);
+    let data = if settings.spill.is_some() { SPILL_CHUNK_BYTES as u64 } else { cells * bytes as u64 };
+    let nuisance = 2 * 8 * n_runs * n_columns * (1 + observations.covariates().n_columns() as u64);
+    data + if settings.reconstruct { 4 * n_rows * n_grid } else { 0 } + features + nuisance + (64 << 20)
+}
+
+/// Rows read at a time when data go to a file.
+const SPILL_CHUNK_BYTES: usize = 256 << 20;
+
+impl<R: Real> Prepared<R> {
+    /// Opens, checks and loads the inputs.
+    pub fn load(checked: Checked, shelf: &Shelf) -> Result<Prepared<R>> {
+        let observations = inputs::open(&checked.settings)?;
+        Prepared::from_observations(checked, observations, None, shelf)
+    }
+
+    /// The same for a run that exists, with its own mask.
+    pub fn load_again(run: Run) -> Result<Prepared<R>> {
+        let (observations, mask) = (inputs::open(&run.checked.settings)?, run.mask()?);
+        Prepared::from_observations(run.checked, observations, Some(mask), &Shelf::of(&run.folder, &run.record.graphs))
+    }
+
+    /// [`Prepared::load`] on rows that are already open, with a mask if it is known.
+    pub fn from_observations(
+        mut checked: Checked,
+        mut observations: Observations,
+        mask: Option<Mask>,
+        shelf: &Shelf,
+    ) -> Result<Prepared<R>> {
+        let space = observations.space().cloned();
+        let usual = if space.is_some() { Centering::Site } else { Centering::None };
+        let centering = *checked.settings.center.get_or_insert(usual);
+        let settings = &checked.settings;
+        if settings.melodic && space.is_none() {
+            return Err(Error::setting("--melodic", true, "MELODIC's files are images, but the input is not NIfTI"));
+        }
+        if settings.spill.is_some() {
+            // Longer stretches in the file: the disk is written in an order that it likes.
+            observations.set_chunk_bytes(SPILL_CHUNK_BYTES);
+        }
+        let (n_rows, n_sites) = (observations.n_rows(), observations.n_sites());
+        let structure = Arc::new(checked.structure(observations.path(), observations.grid(), n_sites, shelf)?);
+        match mask {
+            Some(mask) => inputs::complete(&mut observations, settings, Some(mask))?,
+            None => inputs::choose_cells(&mut observations, settings, structure.grid())?,
+        }
+        let n_columns = observations.n_columns();
+        let needed = memory_needed(&observations, R::BYTES, settings);
+        memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), needed)?;
+        let (preprocessing, findings) = Preprocessing::fit(&observations, centering, settings.scale)?;
+        let Loaded { data, window } =
+            training_rows(&observations, &structure, &preprocessing, settings.spill.as_deref())?;
+        let spectrum = Spectrum::new(&structure, &checked.curve);
+        let priors = checked.priors(&spectrum, preprocessing.factor, findings.n_cells)?;
+        let one_by_one = settings.sweep.kernels.contains(&Kernel::FeaturesOneByOne);
+        if window.is_some() && one_by_one {
+            let problem = "draws features from whole rows only; leave out this kernel, or --mask and --missing impute";
+            return Err(Error::setting("kernels", Kernel::FeaturesOneByOne.name(), problem));
+        }
+        let mut model = match window {
+            None => Model::new(data, spectrum, priors),
+            Some(window) => Model::in_window(data, window, spectrum, priors),
+        };
+        model.max_features = settings.max_features.unwrap_or(usize::MAX);
+        model.birth_rounds = settings.sweep.birth_rounds;
+        model.row_sweeps = settings.sweep.row_sweeps;
+        model.joint_every = settings.sweep.joint_every;
+        model.theta_step = settings.theta_step;
+        let record = Record {
+            version: env!("CARGO_PKG_VERSION").into(),
+            format: FORMAT,
+            n_rows: observations.n_rows(),
+            n_sites,
+            structure: structure.expression(),
+            theta: model.spectrum.parameter_names(),
+            data_scale: preprocessing.factor,
+            inputs: inputs::records(settings, &observations)?,
+            images: space.is_some(),
+            runs: observations.runs(),
+            covariates: preprocessing.covariates.clone(),
+            side_checksums: inputs::side_checksums(settings)?,
+            n_masked_sites: (!observations.mask().is_full()).then_some(n_columns),
+            mask_checksum: (!observations.mask().is_full()).then(|| observations.mask().checksum()),
+            n_missing_cells: (observations.n_rows() * n_columns) as u64 - findings.n_cells as u64,
+            empty_rows: observations.empty_rows(),
+            graphs: structure.graph_files(),
+        };
+        let mask = observations.mask().clone();
+        let load = |path: &Path| load_heldout(path, &observations, &structure, &preprocessing, settings);
+        let heldout = settings.heldout.as_deref().map(load).transpose()?;
+        Ok(Prepared {
+            memory: needed,
+            structure,
+            mask,
+            space,
+            preprocessing,
+            findings,
+            model,
+            heldout,
+            record,
+            checked,
+        })
+    }
+
+    /// The factors between the sampler's units and the user's.
+    pub fn units(&self) -> Units {
+        Units { data_scale: self.preprocessing.factor, degree: self.model.spectrum.degree() }
+    }
+
+    /// The distance between neighbouring sites along each axis: millimetres for images, else 1.
+    pub fn steps(&self) -> Vec<f64> {
+        let grid = self.structure.grid();
+        match &self.space {
+            Some(space) if space.grid[..] == *grid => space.space.voxel_sizes().to_vec(),
+            _ => vec![1.0; grid.len()],
+        }
+    }
+
+    /// Writes which sites take part and, for images, where they lie and what they are on average.
+    pub(super) fn write_place(&self, folder: &Path) -> Result<()> {
+        let Some(space) = &self.space else {
+            let (path, grid) = (folder.join(MASK_FILE), self.structure.grid());
+            return if self.mask.is_full() { Ok(()) } else { self.mask.write(&path, grid) };
+        };
+        let on_grid = |columns: Vec<f32>| self.mask.scatter(&columns, 0.0);
+        write_volume(&folder.join(MASK_IMAGE), space, &on_grid(vec![1.0; self.mask.n_columns()]))?;
+        let mean = self.preprocessing.overall.means.iter().map(|&x| x as f32).collect();
+        write_volume(&folder.join(MEAN_IMAGE), space, &on_grid(mean))
+    }
+
+    /// The settings as they are saved with the run.
+    pub fn recorded_settings(&self) -> Settings {
+        let mut settings = self.checked.settings.clone();
+        settings.record = Some(self.record.clone());
+        settings
+    }
+
+    /// The schedule of a chain.
+    pub fn schedule(&self, chain: u32) -> Schedule {
+        let settings = &self.checked.settings;
+        Schedule {
+            seed: settings.seed,
+            chain,
+            sweeps: settings.sweeps,
+            burn_in: settings.burn_in,
+            thin: settings.thin,
+            kernels: settings.sweep.kernels.clone(),
+        }
+    }
+
+    /// Where a chain starts.
+    pub fn initial_state(&self, chain: u32) -> Result<State<R>> {
+        match &self.checked.init {
+            Init::KMeans(n) => Ok(init::k_means(&self.model, *n, self.checked.settings.seed, chain)),
+            Init::Empty => Ok(init::empty(&self.model)),
+            Init::Run(folder) => self.state_of_run(folder),
+        }
+    }
+
+    /// The state of the run to start from, where there is one.
+    pub(super) fn start_of_run(&self) -> Result<Option<State<R>>> {
+        match &self.checked.init {
+            Init::Run(folder) => self.state_of_run(folder).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn state_of_run(&self, folder: &Path) -> Result<State<R>> {
+        let run = Run::open(folder)?;
+        let same_structure = run.structure()?.identity() == self.structure.identity();
+        let same = run.record.n_rows == self.record.n_rows && same_structure;
+        if !same || run.record.theta != self.record.theta {
+            return Err(Error::OtherOrigin {
+                path: folder.to_path_buf(),
+                what: "data or structure",
+                found: format!("{} rows, {}", run.record.n_rows, run.record.structure),
+                expected: format!("{} rows, {}", self.record.n_rows, self.record.structure),
+            });
+        }
+        let state = checkpoint::load_state::<R>(folder)?;
+        if state.n_features() > self.model.max_features {
+            let problem = format!("the run to start from has {} features", state.n_features());
+            return Err(Error::setting("--max-features", self.model.max_features, problem));
+        }
+        Ok(state)
+    }
+
+    pub(super) fn with_reconstruction(&self) -> Option<(usize, usize)> {
+        self.checked.settings.reconstruct.then_some((self.record.n_rows, self.record.n_sites))
+    }
+}
+
+fn load_heldout<R: Real>(
+    path: &Path,
+    training: &Observations,
+    structure: &Arc<Structure>,
+    preprocessing: &Preprocessing,
+    settings: &Settings,
+) -> Result<Loaded<R>> {
+    if !settings.confounds.is_empty() {
+        let problem = "the confounds of held-out rows are not known; leave it out and use issfa evaluate --data, or do without \
+                       --confounds";
+        return Err(Error::setting("--heldout", path.display(), problem));
+    }
+    let mut observations = Observations::open(&[path.to_path_buf()])?;
+    observations.check_grid(structure.grid(), "as in the training rows")?;
+    if let (Some(own), Some(new)) = (training.space(), observations.space()) {
+        check_same_place((training.path(), own), (observations.path(), new))?;
+    }
+    observations.drop_first(settings.drop_volumes)?;
+    observations.set_mask(training.mask().clone());
+    if settings.missing == Missing::Impute {
+        observations.allow_missing()?;
+    }
+    inputs::add_covariates(&mut observations, settings.detrend, &[], None, 0)?;
+    // Held-out rows are new rows: they are centred by the means of all training rows.
+    let as_new =
+        Preprocessing { runs: vec![preprocessing.overall.clone(); observations.n_runs()], ..preprocessing.clone() };
+    training_rows(&observations, structure, &as_new, None)
+}

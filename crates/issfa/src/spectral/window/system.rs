@@ -1,0 +1,153 @@
+//! Features given what was observed in a window: a linear system that no basis makes diagonal, and its solution by
+//! conjugate gradients \[M14\].
+
+use super::Window;
+use crate::structure::Direction;
+use crate::workers::share;
+use std::collections::BTreeMap;
+
+/// The precision of some rotated features given the loadings and what was observed, as an operator on their spectra.
+pub(super) struct System<'a> {
+    pub window: &'a Window,
+    /// Rows with holes, with their weights in these features.
+    pub incomplete: &'a [(usize, Vec<f64>)],
+    pub noise_variance: f64,
+    /// `lambda / sigma^2` of each feature.
+    pub from_data: &'a [f64],
+    pub precisions: &'a [f64],
+}
+
+impl System<'_> {
+    /// `diag(h) X + U' (lambda / sigma^2 X at what was observed)`, holes taken out row by row.
+    fn apply(&self, spectra: &[Vec<f64>], images: &mut [Vec<f64>]) {
+        let window = self.window;
+        images.iter_mut().zip(spectra).for_each(|(image, spectrum)| image.copy_from_slice(spectrum));
+        window.transform_all(Direction::ToSites, images);
+        let mut without = BTreeMap::new();
+        for (row, weights) in self.incomplete {
+            for &column in &window.holes[*row] {
+                let site = window.sites[column as usize];
+                let explained: f64 = weights.iter().zip(images.iter()).map(|(w, image)| w * image[site]).sum();
+                add_to(&mut without, site, weights, explained / self.noise_variance);
+            }
+        }
+        share(
+            images.iter_mut().zip(self.from_data).enumerate(),
+            || (),
+            |_, (i, (image, from_data))| {
+                image.iter_mut().for_each(|x| *x *= from_data);
+                window.outside.iter().for_each(|&site| image[site] = 0.0);
+                without.iter().for_each(|(site, shares)| image[*site] -= shares[i]);
+            },
+        );
+        window.transform_all(Direction::ToSpectrum, images);
+        for (image, spectrum) in images.iter_mut().zip(spectra) {
+            image.iter_mut().zip(spectrum).zip(self.precisions).for_each(|((y, x), h)| *y += h * x);
+        }
+    }
+
+    /// The residual that is small enough for means: beside the right side.
+    pub fn least_size_of_a_mean(&self, right: &[Vec<f64>]) -> f64 {
+        self.size(right) * SOLVED * SOLVED
+    }
+
+    /// The inner product of a residual with itself over what the precision would be if everything had been observed.
+    fn size(&self, residual: &[Vec<f64>]) -> f64 {
+        let one = |(row, from_data): (&Vec<f64>, &f64)| {
+            row.iter().zip(self.precisions).map(|(x, h)| x * x / (from_data + h)).sum::<f64>()
+        };
+        residual.iter().zip(self.from_data).map(one).sum()
+    }
+
+    /// The size of a residual that is small beside the scatter of one draw, which adds up to one a mode: the energy of the
+    /// error, `r' A^-1 r`, is at most the size times `(lambda / sigma^2 + h) / h` at the smoothest mode.
+    pub fn least_size_of_a_draw(&self) -> f64 {
+        let least = self.precisions.iter().copied().fold(f64::INFINITY, f64::min);
+        let worst = self.from_data.iter().copied().fold(0.0, f64::max);
+        SMALL_ERROR * self.precisions.len() as f64 * least / (worst + least)
+    }
+
+    /// Conjugate gradients, preconditioned by what the precision would be if everything had been observed, until the
+    /// residual's size is `enough`.
+    pub fn solve(&self, pull: Vec<Vec<f64>>, enough: f64) -> Vec<Vec<f64>> {
+        let zeros = || pull.iter().map(|row| vec![0.0; row.len()]).collect::<Vec<_>>();
+        let (mut solution, mut direction, mut applied) = (zeros(), zeros(), zeros());
+        let mut residual = pull;
+        let mut size = self.size(&residual);
+        let mut ratio = 0.0;
+        for _ in 0..MOST_STEPS {
+            if size <= enough {
+                break;
+            }
+            for ((to, from), from_data) in direction.iter_mut().zip(&residual).zip(self.from_data) {
+                let preconditioned = from.iter().zip(self.precisions).map(|(x, h)| x / (from_data + h));
+                to.iter_mut().zip(preconditioned).for_each(|(x, y)| *x = y + ratio * *x);
+            }
+            self.apply(&direction, &mut applied);
+            let step = size / inner(&direction, &applied);
+            add_scaled(&mut solution, step, &direction);
+            add_scaled(&mut residual, -step, &applied);
+            let next = self.size(&residual);
+            (ratio, size) = (next / size, next);
+        }
+        solution
+    }
+}
+
+/// When conjugate gradients stop: for means, the residual beside the right side; for draws, the energy of the error beside
+/// that of the draw; and steps at most, which rounding may ask for.
+const SOLVED: f64 = 1e-6;
+const SMALL_ERROR: f64 = 1e-3;
+const MOST_STEPS: usize = 3000;
+
+/// Adds `factor` times some weights to what a site has.
+pub(super) fn add_to(sums: &mut BTreeMap<usize, Vec<f64>>, site: usize, weights: &[f64], factor: f64) {
+    let sums = sums.entry(site).or_insert_with(|| vec![0.0; weights.len()]);
+    sums.iter_mut().zip(weights).for_each(|(sum, w)| *sum += w * factor);
+}
+
+fn inner(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>()).sum()
+}
+
+fn add_scaled(to: &mut [Vec<f64>], factor: f64, from: &[Vec<f64>]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(x, y)| *x += factor * y));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::structure::expression;
+    use std::sync::Arc;
+
+    /// However large the signal, the error stays small beside the scatter of one draw: a residual that is small beside the
+    /// right side would not do, since smooth modes outside hardly show in it.
+    #[test]
+    fn draws_are_solved_to_their_own_scatter_whatever_the_signal() {
+        let structure = Arc::new(expression::build(Some("path(24)"), None).unwrap());
+        let n = structure.n_sites();
+        let window = Window::new(structure.clone(), (0..9).collect(), vec![Vec::new()]);
+        let precisions: Vec<f64> = structure.eigenvalues().iter().map(|gamma| 0.01 + gamma).collect();
+        for from_data in [1.0, 1e3, 1e6] {
+            let system = System {
+                window: &window,
+                incomplete: &[],
+                noise_variance: 1.0,
+                from_data: &[from_data],
+                precisions: &precisions,
+            };
+            let truth: Vec<f64> = (0..n).map(|mode| (mode as f64 * 1.3).sin() / precisions[mode].sqrt()).collect();
+            let applied = |x: &[f64]| {
+                let mut out = vec![vec![0.0; n]];
+                system.apply(&[x.to_vec()], &mut out);
+                out.swap_remove(0)
+            };
+            let found = system.solve(vec![applied(&truth)], system.least_size_of_a_draw()).swap_remove(0);
+            let error: Vec<f64> = found.iter().zip(&truth).map(|(x, t)| x - t).collect();
+            let energy: f64 = error.iter().zip(applied(&error)).map(|(e, a)| e * a).sum();
+            assert!(energy <= SMALL_ERROR * n as f64, "{from_data}: {energy}");
+            // The smoothest mode lies mostly outside, where only the prior holds it.
+            assert!(error[0].powi(2) * precisions[0] < SMALL_ERROR * n as f64, "{from_data}: {}", error[0]);
+        }
+    }
+}
