@@ -1,9 +1,21 @@
 //! The few dense operations borrowed from `gemm` and `faer`, as safe functions on row-major slices; all sequential.
 
+use crate::structure::{Basis, Direction};
 use faer::{Mat, Par, Side};
 
 /// A number type that spectral data may be stored in.
-pub trait Real: crate::store::Element + Copy + Send + Sync + Default + PartialEq + std::fmt::Debug + 'static {
+pub trait Real:
+    crate::store::Element
+    + Copy
+    + Send
+    + Sync
+    + Default
+    + PartialEq
+    + std::fmt::Debug
+    + std::ops::Add<Output = Self>
+    + std::ops::Sub<Output = Self>
+    + 'static
+{
     /// The name in configuration files and checkpoints.
     const NAME: &'static str;
     /// Bytes a number takes.
@@ -16,10 +28,12 @@ pub trait Real: crate::store::Element + Copy + Send + Sync + Default + PartialEq
     fn mul_add(self, factor: Self, addend: Self) -> Self;
     fn zero() -> Self;
     fn one() -> Self;
+    /// Transforms lines along an axis, as [`Basis::apply`] does, in this precision.
+    fn apply(basis: &dyn Basis, direction: Direction, values: &mut [Self], inner: usize, scratch: &mut Vec<Self>);
 }
 
 macro_rules! real {
-    ($type:ty, $name:literal, $bytes:literal) => {
+    ($type:ty, $name:literal, $bytes:literal, $apply:ident) => {
         impl Real for $type {
             const NAME: &'static str = $name;
             const BYTES: usize = $bytes;
@@ -44,11 +58,20 @@ macro_rules! real {
             fn one() -> Self {
                 1.0
             }
+            fn apply(
+                basis: &dyn Basis,
+                direction: Direction,
+                values: &mut [Self],
+                inner: usize,
+                scratch: &mut Vec<Self>,
+            ) {
+                basis.$apply(direction, values, inner, scratch);
+            }
         }
     };
 }
-real!(f32, "f32", 4);
-real!(f64, "f64", 8);
+real!(f32, "f32", 4, apply_single);
+real!(f64, "f64", 8, apply);
 
 /// A matrix inside a slice; element (i, j) is at `i * row_stride + j * col_stride`.
 #[derive(Clone, Copy)]
