@@ -140,7 +140,7 @@ impl<R: Real> FeatureSpectra<R> {
     }
 
     /// The same with all tiles filled in parallel.
-    pub fn from_vectors(n_modes: usize, rows: &[Vec<f64>]) -> Self {
+    pub fn from_vectors<E: Real>(n_modes: usize, rows: &[Vec<E>]) -> Self {
         let mut spectra = Self::empty(n_modes);
         spectra.grow(rows.len());
         let tiles = spectra.tiles;
@@ -150,7 +150,7 @@ impl<R: Real> FeatureSpectra<R> {
             |_, (tile, values)| {
                 let (first, width) = (tile * TILE, tiles.width(tile));
                 for (to, row) in values.chunks_exact_mut(width).zip(rows) {
-                    to.iter_mut().zip(&row[first..first + width]).for_each(|(to, x)| *to = R::from_f64(*x));
+                    to.iter_mut().zip(&row[first..first + width]).for_each(|(to, x)| *to = R::from_f64(x.to_f64()));
                 }
             },
         );
@@ -158,10 +158,19 @@ impl<R: Real> FeatureSpectra<R> {
     }
 
     /// All features as full spectra.
-    pub fn to_vectors(&self) -> Vec<Vec<f64>> {
+    pub fn to_vectors(&self) -> Vec<Vec<R>> {
         let mut vectors = vec![Vec::new(); self.n_features];
-        share(vectors.iter_mut().enumerate(), || (), |_, (feature, vector)| *vector = self.feature(feature));
+        share(vectors.iter_mut().enumerate(), || (), |_, (feature, vector)| *vector = self.stored(feature));
         vectors
+    }
+
+    /// One feature as it is stored.
+    pub fn stored(&self, feature: usize) -> Vec<R> {
+        let part = |tile: usize| {
+            let width = self.tiles.width(tile);
+            self.values[tile][feature * width..(feature + 1) * width].iter().copied()
+        };
+        (0..self.tiles.len()).flat_map(part).collect()
     }
 
     /// Adds one feature at the end.

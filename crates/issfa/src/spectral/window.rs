@@ -78,9 +78,9 @@ impl Window {
 
     /// The features at the columns of the data.
     pub fn at_columns<R: Real>(&self, spectra: &FeatureSpectra<R>) -> FeatureSpectra<R> {
-        let mut columns: Vec<Vec<f64>> = vec![Vec::new(); spectra.n_features()];
+        let mut columns: Vec<Vec<R>> = vec![Vec::new(); spectra.n_features()];
         share(columns.iter_mut().enumerate(), Vec::new, |scratch, (feature, columns)| {
-            let mut image = spectra.feature(feature);
+            let mut image = spectra.stored(feature);
             self.structure.apply(Direction::ToSites, &mut image, scratch);
             *columns = self.sites.iter().map(|&site| image[site]).collect();
         });
@@ -112,7 +112,7 @@ impl Window {
         FeatureSpectra::from_rows(self.structure.n_sites(), images.iter().map(Vec::as_slice))
     }
 
-    fn transform_all(&self, direction: Direction, images: &mut [Vec<f64>]) {
+    fn transform_all<R: Real>(&self, direction: Direction, images: &mut [Vec<R>]) {
         share(images.iter_mut(), Vec::new, |scratch, image| self.structure.apply(direction, image, scratch));
     }
 
@@ -194,7 +194,12 @@ impl Window {
                     draw_turned(&mut turned, conditional, round);
                 }
             }
-            Outside::Jointly => self.draw_jointly(&mut turned, &seen, &incomplete, conditional),
+            Outside::Jointly => {
+                // Solving takes double precision.
+                let mut wide = in_double(&turned);
+                self.draw_jointly(&mut wide, &in_double(&seen), &incomplete, conditional);
+                turned = wide.iter().map(|row| row.iter().map(|&x| R::from_f64(x)).collect()).collect();
+            }
         }
         let drawn = rotated(vectors, k, Turned::Out, &turned);
         *spectra = FeatureSpectra::from_vectors(self.structure.n_sites(), &drawn);
@@ -218,10 +223,10 @@ impl Window {
     /// Turns rotated features (by site) into the rotated statistic: what was seen, and a draw where nothing was.
     ///
     /// Outside, `P'B = diag(lambda) R + noise` with variances `lambda_i sigma^2`; a hole adds `w y` with `y ~ N(w S, sigma^2)`.
-    fn complete_statistic(
+    fn complete_statistic<R: Real>(
         &self,
-        turned: &mut [Vec<f64>],
-        seen: &[Vec<f64>],
+        turned: &mut [Vec<R>],
+        seen: &[Vec<R>],
         incomplete: &[(usize, Vec<f64>)],
         conditional: &WindowConditional,
         round: u32,
@@ -238,19 +243,21 @@ impl Window {
                 let mut stream = conditional.streams.stream(Purpose::MissingCells, 2 * round, i as u64);
                 for &site in &self.outside {
                     let normal: f64 = StandardNormal.sample(&mut stream);
-                    image[site] = value * image[site] + scatter * normal;
+                    image[site] = R::from_f64(value * image[site].to_f64() + scatter * normal);
                 }
                 self.sites.iter().zip(seen).for_each(|(&site, b)| image[site] = *b);
-                from_holes.iter().for_each(|(site, shares)| image[*site] += shares[i]);
+                for (site, shares) in &from_holes {
+                    image[*site] = R::from_f64(image[*site].to_f64() + shares[i]);
+                }
             },
         );
     }
 
     /// Draws what holes lack given the rotated features by site: for every site with holes, what they add to the rotated
     /// statistic.
-    fn fill_holes(
+    fn fill_holes<R: Real>(
         &self,
-        turned: &[Vec<f64>],
+        turned: &[Vec<R>],
         incomplete: &[(usize, Vec<f64>)],
         conditional: &WindowConditional,
         round: u32,
@@ -262,7 +269,7 @@ impl Window {
             for &column in &self.holes[*row] {
                 let site = self.sites[column as usize];
                 let normal: f64 = StandardNormal.sample(&mut stream);
-                let mean: f64 = weights.iter().zip(turned).map(|(w, image)| w * image[site]).sum();
+                let mean: f64 = weights.iter().zip(turned).map(|(w, image)| w * image[site].to_f64()).sum();
                 let value = mean + noise_sd * normal;
                 add_to(&mut filled, site, weights, value);
             }
@@ -321,7 +328,7 @@ impl Window {
         let k = loadings.n_features();
         let incomplete = self.turned_weights(loadings, &rotation.vectors, k);
         let from_data: Vec<f64> = rotation.values.iter().map(|value| value.max(0.0) / noise_variance).collect();
-        let mut pull = rotated(&rotation.vectors, k, Turned::In, &statistic(data, loadings));
+        let mut pull = rotated(&rotation.vectors, k, Turned::In, &in_double(&statistic(data, loadings)));
         for row in &mut pull {
             let mut image = vec![0.0; self.structure.n_sites()];
             self.sites.iter().zip(row.iter()).for_each(|(&site, b)| image[site] = b / noise_variance);
@@ -362,14 +369,14 @@ impl Window {
         stream_of: impl Fn(usize) -> Stream + Sync,
     ) -> SpectralData<R> {
         let noise_sd = noise_variance.sqrt();
-        let mut completed: Vec<(usize, Vec<f64>)> = rows.iter().map(|&row| (row, Vec::new())).collect();
+        let mut completed: Vec<(usize, Vec<R>)> = rows.iter().map(|&row| (row, Vec::new())).collect();
         share(completed.iter_mut(), Vec::new, |scratch, (row, image)| {
             *image = explained(loadings.row(*row), spectra);
             self.structure.apply(Direction::ToSites, image, scratch);
             let mut stream = stream_of(*row);
             let mut missing = |site: usize| {
                 let normal: f64 = StandardNormal.sample(&mut stream);
-                image[site] += noise_sd * normal;
+                image[site] = R::from_f64(image[site].to_f64() + noise_sd * normal);
             };
             self.outside.iter().for_each(|&site| missing(site));
             self.holes[*row].iter().for_each(|&column| missing(self.sites[column as usize]));
@@ -378,12 +385,12 @@ impl Window {
                 let (column, &site) = columns.next().expect("a value for every column");
                 match lacking.next_if(|hole| **hole as usize == column) {
                     Some(_) => {}
-                    None => image[site] = y,
+                    None => image[site] = R::from_f64(y),
                 }
             }
             self.structure.apply(Direction::ToSpectrum, image, scratch);
         });
-        SpectralData::from_rows(&completed.into_iter().map(|(_, image)| image).collect::<Vec<_>>())
+        SpectralData::from_rows(&in_double(&completed.into_iter().map(|(_, image)| image).collect::<Vec<_>>()))
     }
 }
 
@@ -476,6 +483,10 @@ const SOLVED: f64 = 1e-6;
 const SMALL_ERROR: f64 = 1e-3;
 const MOST_STEPS: usize = 3000;
 
+fn in_double<R: Real>(rows: &[Vec<R>]) -> Vec<Vec<f64>> {
+    rows.iter().map(|row| row.iter().map(|x| x.to_f64()).collect()).collect()
+}
+
 /// Adds `factor` times some weights to what a site has.
 fn add_to(sums: &mut BTreeMap<usize, Vec<f64>>, site: usize, weights: &[f64], factor: f64) {
     let sums = sums.entry(site).or_insert_with(|| vec![0.0; weights.len()]);
@@ -498,24 +509,25 @@ enum Turned {
 }
 
 /// `P'X` or `P X`, for rows X of any length.
-fn rotated(vectors: &[f64], k: usize, turned: Turned, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
+fn rotated<R: Real>(vectors: &[f64], k: usize, turned: Turned, rows: &[Vec<R>]) -> Vec<Vec<R>> {
     const PIECE: usize = 4096;
     let n = rows.first().map_or(0, Vec::len);
-    let rotation = View::new(vectors, k, k);
+    let vectors: Vec<R> = vectors.iter().map(|&x| R::from_f64(x)).collect();
+    let rotation = View::new(&vectors, k, k);
     let rotation = if turned == Turned::In { rotation.t() } else { rotation };
-    let mut pieces: Vec<(usize, Vec<f64>)> = (0..n.div_ceil(PIECE)).map(|at| (at * PIECE, Vec::new())).collect();
-    share(pieces.iter_mut(), Vec::new, |values: &mut Vec<f64>, (first, out)| {
+    let mut pieces: Vec<(usize, Vec<R>)> = (0..n.div_ceil(PIECE)).map(|at| (at * PIECE, Vec::new())).collect();
+    share(pieces.iter_mut(), Vec::new, |values: &mut Vec<R>, (first, out)| {
         let width = PIECE.min(n - *first);
         values.clear();
         rows.iter().for_each(|row| values.extend_from_slice(&row[*first..*first + width]));
-        out.resize(k * width, 0.0);
+        out.resize(k * width, R::zero());
         multiply(out, rotation, View::new(values, k, width));
     });
     let mut joined = vec![Vec::new(); k];
     share(
         joined.iter_mut().enumerate(),
         || (),
-        |_, (i, row): (usize, &mut Vec<f64>)| {
+        |_, (i, row): (usize, &mut Vec<R>)| {
             row.reserve_exact(n);
             for (_, out) in &pieces {
                 let width = out.len() / k;
@@ -527,7 +539,7 @@ fn rotated(vectors: &[f64], k: usize, turned: Turned, rows: &[Vec<f64>]) -> Vec<
 }
 
 /// `W'Y`, a row a feature.
-fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings) -> Vec<Vec<f64>> {
+fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings) -> Vec<Vec<R>> {
     let (k, columns) = (loadings.n_features(), Columns::new(loadings));
     let mut tiles: Vec<Vec<R>> = vec![Vec::new(); data.tiles().len()];
     let arch = pulp::Arch::new();
@@ -544,11 +556,11 @@ fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings) -> Vec<Vec<f6
     share(
         joined.iter_mut().enumerate(),
         || (),
-        |_, (feature, row): (usize, &mut Vec<f64>)| {
+        |_, (feature, row): (usize, &mut Vec<R>)| {
             row.reserve_exact(data.n_modes());
             for (tile, values) in tiles.iter().enumerate() {
                 let width = data.tiles().width(tile);
-                row.extend(values[feature * width..(feature + 1) * width].iter().map(|x| x.to_f64()));
+                row.extend_from_slice(&values[feature * width..(feature + 1) * width]);
             }
         },
     );
@@ -556,7 +568,7 @@ fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings) -> Vec<Vec<f6
 }
 
 /// Turns the rotated statistic (by mode) into rotated features.
-fn draw_turned(turned: &mut [Vec<f64>], conditional: &WindowConditional, round: u32) {
+fn draw_turned<R: Real>(turned: &mut [Vec<R>], conditional: &WindowConditional, round: u32) {
     let per_noise = 1.0 / conditional.noise_variance;
     share(
         turned.iter_mut().enumerate(),
@@ -567,16 +579,16 @@ fn draw_turned(turned: &mut [Vec<f64>], conditional: &WindowConditional, round: 
             for (x, h) in row.iter_mut().zip(conditional.precisions) {
                 let variance = 1.0 / (from_data + h);
                 let normal: f64 = StandardNormal.sample(&mut stream);
-                *x = *x * per_noise * variance + normal * variance.sqrt();
+                *x = R::from_f64(x.to_f64() * per_noise * variance + normal * variance.sqrt());
             }
         },
     );
 }
 
 /// `W S` of one row, by mode.
-fn explained<R: Real>(entries: &[Entry], spectra: &FeatureSpectra<R>) -> Vec<f64> {
+fn explained<R: Real>(entries: &[Entry], spectra: &FeatureSpectra<R>) -> Vec<R> {
     let tiles = spectra.tiles();
-    let mut sum = vec![0.0; tiles.n_modes];
+    let mut sum: Vec<f64> = vec![0.0; tiles.n_modes];
     for (tile, part) in sum.chunks_mut(super::TILE).enumerate() {
         let width = tiles.width(tile);
         for entry in entries {
@@ -584,7 +596,7 @@ fn explained<R: Real>(entries: &[Entry], spectra: &FeatureSpectra<R>) -> Vec<f64
             part.iter_mut().zip(feature).for_each(|(x, s)| *x += entry.weight * s.to_f64());
         }
     }
-    sum
+    sum.iter().map(|&x| R::from_f64(x)).collect()
 }
 
 /// The values of all features at some columns: a row a column.
