@@ -40,7 +40,7 @@ impl Schedule {
 /// A state on its way.
 pub struct Chain<R> {
     pub state: State<R>,
-    pub projections: Projections,
+    pub projections: Projections<R>,
     /// Sweeps done.
     pub sweep: u64,
 }

@@ -1,11 +1,25 @@
 //! The few dense operations borrowed from `gemm` and `faer`, as safe functions on row-major slices; all sequential.
 
+use crate::structure::{Basis, Direction};
 use faer::{Mat, Par, Side};
 
 /// A number type that spectral data may be stored in.
-pub trait Real: crate::store::Element + Copy + Send + Sync + Default + PartialEq + std::fmt::Debug + 'static {
+pub trait Real:
+    crate::store::Element
+    + Copy
+    + Send
+    + Sync
+    + Default
+    + PartialEq
+    + std::fmt::Debug
+    + std::ops::Add<Output = Self>
+    + std::ops::Sub<Output = Self>
+    + 'static
+{
     /// The name in configuration files and checkpoints.
     const NAME: &'static str;
+    /// How far iterations in this precision can be trusted to take a residual down.
+    const RELIABLE: f64;
     /// Bytes a number takes.
     const BYTES: usize;
     /// The relative spacing of numbers near 1.
@@ -16,12 +30,15 @@ pub trait Real: crate::store::Element + Copy + Send + Sync + Default + PartialEq
     fn mul_add(self, factor: Self, addend: Self) -> Self;
     fn zero() -> Self;
     fn one() -> Self;
+    /// Transforms lines along an axis, as [`Basis::apply`] does, in this precision.
+    fn apply(basis: &dyn Basis, direction: Direction, values: &mut [Self], inner: usize, scratch: &mut Vec<Self>);
 }
 
 macro_rules! real {
-    ($type:ty, $name:literal, $bytes:literal) => {
+    ($type:ty, $name:literal, $bytes:literal, $reliable:literal, $apply:ident) => {
         impl Real for $type {
             const NAME: &'static str = $name;
+            const RELIABLE: f64 = $reliable;
             const BYTES: usize = $bytes;
             const EPSILON: f64 = <$type>::EPSILON as f64;
             #[inline(always)]
@@ -44,11 +61,20 @@ macro_rules! real {
             fn one() -> Self {
                 1.0
             }
+            fn apply(
+                basis: &dyn Basis,
+                direction: Direction,
+                values: &mut [Self],
+                inner: usize,
+                scratch: &mut Vec<Self>,
+            ) {
+                basis.$apply(direction, values, inner, scratch);
+            }
         }
     };
 }
-real!(f32, "f32", 4);
-real!(f64, "f64", 8);
+real!(f32, "f32", 4, 1e-4, apply_single);
+real!(f64, "f64", 8, 1e-10, apply);
 
 /// A matrix inside a slice; element (i, j) is at `i * row_stride + j * col_stride`.
 #[derive(Clone, Copy)]

@@ -71,7 +71,7 @@ pub fn infer_row(
 }
 
 /// Projects new rows onto features, over the cells that they hold.
-fn project_rows<R: Real>(rows: &Loaded<R>, features: &FeatureSpectra<R>) -> Projections {
+fn project_rows<R: Real>(rows: &Loaded<R>, features: &FeatureSpectra<R>) -> Projections<R> {
     let data = &rows.data;
     let norms: Vec<f64> = squared_row_norms(data, &Solo).iter().map(|x| x.sqrt()).collect();
     let nothing = Loadings::empty(data.n_rows());
@@ -94,7 +94,7 @@ pub fn infer<R: Real>(
     effort: Effort,
     streams: &Streams,
     first_row: usize,
-) -> (Vec<RowMeans>, Projections) {
+) -> (Vec<RowMeans>, Projections<R>) {
     let projections = project_rows(rows, features);
     let terms_with = |gram: &[f64]| {
         let k = state.n_features();

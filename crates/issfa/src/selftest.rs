@@ -298,7 +298,7 @@ fn apply(
     subject: &Subject,
     model: &mut Model<f64>,
     state: &mut State<f64>,
-    projections: &mut Projections,
+    projections: &mut Projections<f64>,
     turn: &Turn,
 ) {
     match subject {

@@ -41,7 +41,7 @@ pub fn run<R: Real>(
     kernels: &[Kernel],
     model: &Model<R>,
     state: &mut State<R>,
-    projections: &mut Projections,
+    projections: &mut Projections<R>,
     turn: &Turn,
 ) -> SweepInfo {
     let mut sweep = SweepInfo { steps: Vec::with_capacity(kernels.len()), squared_residual: f64::NAN };

@@ -42,12 +42,12 @@ impl<R: Real> Case<R> {
         }
     }
 
-    fn draw(&mut self, sweep: u64) -> Projections {
+    fn draw(&mut self, sweep: u64) -> Projections<R> {
         let rotation = symmetric_eigen(&self.loadings.gram(), self.loadings.n_features());
         self.draw_with(Scan::Joint(&rotation), sweep)
     }
 
-    fn draw_with(&mut self, scan: Scan, sweep: u64) -> Projections {
+    fn draw_with(&mut self, scan: Scan, sweep: u64) -> Projections<R> {
         let streams = Streams { seed: 3, chain: 0, sweep };
         let conditional = FeatureConditional {
             scan,
@@ -58,12 +58,12 @@ impl<R: Real> Case<R> {
         draw_features(&self.data, &self.row_norms, &self.loadings, &conditional, &mut self.features, &Solo)
     }
 
-    fn project(&mut self) -> Projections {
+    fn project(&mut self) -> Projections<R> {
         project(&self.data, &self.row_norms, &self.loadings, &mut self.features, &Solo)
     }
 
     /// Compares everything in `projections` with loops over the stored numbers.
-    fn check(&self, projections: &Projections, tolerance: f64, what: &str) {
+    fn check(&self, projections: &Projections<R>, tolerance: f64, what: &str) {
         let features = spectra(&self.features);
         let norm = |x: &[f64]| dot(x, x).sqrt();
         let (k, mut residual) = (features.len(), 0.0);
@@ -162,7 +162,7 @@ fn sums_equal_naive_ones_in_single_precision() {
 }
 
 /// The numbers of `projections` as bits.
-fn bits(projections: &Projections, n_rows: usize) -> Vec<u64> {
+fn bits<R>(projections: &Projections<R>, n_rows: usize) -> Vec<u64> {
     let rows = (0..n_rows).flat_map(|t| projections.row(t)).chain(projections.gram());
     rows.chain([&projections.squared_residual()]).map(|x| x.to_bits()).collect()
 }
@@ -244,7 +244,7 @@ fn stale_residual_is_refused() {
 #[test]
 #[should_panic(expected = "projections are stale")]
 fn projections_that_never_were_are_refused() {
-    Projections::default().gram();
+    Projections::<f64>::default().gram();
 }
 
 /// Means and all covariances (within and between modes) of many draws, against the dense conditional.

@@ -61,7 +61,7 @@ fn active_weights(state: &State<f64>, feature: usize) -> Vec<f64> {
     entries.filter(|entry| entry.feature == feature).map(|entry| entry.weight).collect()
 }
 
-fn fresh_projections(model: &Model<f64>, state: &State<f64>) -> Projections {
+fn fresh_projections(model: &Model<f64>, state: &State<f64>) -> Projections<f64> {
     project(&model.data, &model.row_norms, &state.loadings, &mut state.features.clone(), &Solo)
 }
 
@@ -234,7 +234,7 @@ fn shared_activations() {
 fn check_activation(
     model: &Model<f64>,
     state: &State<f64>,
-    projections: &Projections,
+    projections: &Projections<f64>,
     (row, feature, elsewhere): (usize, usize, f64),
     stream: &mut Stream,
 ) {

@@ -9,7 +9,7 @@ use crate::spectral::{draw_features, feature_means};
 use rand::seq::SliceRandom;
 
 /// Draws every feature at every mode in one pass over the data, which leaves fresh projections behind.
-pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections, turn: &Turn) -> Info {
+pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn) -> Info {
     let rotation = symmetric_eigen(&state.loadings.gram(), state.n_features());
     match &model.window {
         None => draw(model, state, projections, turn, Scan::Joint(&rotation)),
@@ -31,7 +31,7 @@ fn draw_in_window<R: Real>(
     model: &Model<R>,
     window: &Window,
     state: &mut State<R>,
-    projections: &mut Projections,
+    projections: &mut Projections<R>,
     turn: &Turn,
     rotation: &Eigen,
 ) -> Info {
@@ -58,7 +58,7 @@ fn draw_in_window<R: Real>(
 pub fn update_one_by_one<R: Real>(
     model: &Model<R>,
     state: &mut State<R>,
-    projections: &mut Projections,
+    projections: &mut Projections<R>,
     turn: &Turn,
 ) -> Info {
     assert!(model.window.is_none(), "one by one is for complete data");
@@ -83,7 +83,7 @@ pub fn conditional_means<R: Real>(model: &Model<R>, state: &State<R>) -> Feature
 fn draw<R: Real>(
     model: &Model<R>,
     state: &mut State<R>,
-    projections: &mut Projections,
+    projections: &mut Projections<R>,
     turn: &Turn,
     scan: Scan,
 ) -> Info {

@@ -101,7 +101,7 @@ impl Kernel {
         self,
         model: &Model<R>,
         state: &mut State<R>,
-        projections: &mut Projections,
+        projections: &mut Projections<R>,
         turn: &Turn,
     ) -> Info {
         match self {
@@ -122,7 +122,7 @@ impl Kernel {
 }
 
 /// Makes the projections valid for the state as it is, where they are not.
-fn refresh<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections) {
+fn refresh<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>) {
     let (norms, comm) = (&model.row_norms, model.comm.as_ref());
     *projections = match &model.window {
         None => project(&model.data, norms, &state.loadings, &mut state.features, comm),

@@ -52,7 +52,7 @@ pub fn ln_ratio(priors: &Priors, old: &Scales, new: &Scales, ln_c: f64) -> f64 {
 }
 
 /// Stands aside where the curve is not homogeneous, where a fixed weight mean is not zero, and without features.
-pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections, turn: &Turn) -> Info {
+pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn) -> Info {
     let Some(degree) = model.spectrum.degree() else { return Info::default() };
     let fixed_elsewhere = matches!(model.priors.weight_mean, WeightMeanPrior::Fixed(mean) if mean != 0.0);
     if fixed_elsewhere || state.n_features() == 0 {

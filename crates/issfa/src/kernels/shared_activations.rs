@@ -87,7 +87,7 @@ impl Prepared {
     }
 }
 
-pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections, turn: &Turn) -> Info {
+pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn) -> Info {
     update_with(model, state, projections, turn, Scan::Random)
 }
 
@@ -95,7 +95,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
 pub fn update_with<R: Real>(
     model: &Model<R>,
     state: &mut State<R>,
-    projections: &mut Projections,
+    projections: &mut Projections<R>,
     turn: &Turn,
     scan: Scan,
 ) -> Info {
@@ -123,7 +123,7 @@ pub fn update_with<R: Real>(
 
 fn update_half<R: Real>(
     state: &mut State<R>,
-    projections: &Projections,
+    projections: &Projections<R>,
     streams: &Streams,
     part: u32,
     changing: &[bool],
@@ -167,7 +167,7 @@ fn prepared_with(terms: &[FeatureTerms], gram: &[f64]) -> Vec<Prepared> {
 /// Draws each feature's probability and collects its terms; features that no row outside uses keep their activations.
 fn feature_terms<R: Real>(
     state: &State<R>,
-    projections: &Projections,
+    projections: &Projections<R>,
     changing: &[bool],
     stream: &mut impl rand::Rng,
 ) -> Vec<FeatureTerms> {

@@ -7,11 +7,13 @@
 use super::{Info, Phase, Turn, metropolis};
 use crate::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
 use crate::linalg::Real;
-use crate::model::{Model, State, ibp, simulate};
+use crate::model::{Entry, Model, State, ibp, simulate};
 use crate::rng::Purpose;
-use crate::spectral::{Projections, SpectralData, TILE, sum_over_tiles};
+use crate::spectral::{FeatureSpectra, Projections, SpectralData, TILE, Window, sum_over_tiles};
 use crate::workers::share;
 use pulp::{Simd, WithSimd};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// During burn-in at least this many births are proposed in a round, up to this rate a row: a chain that starts with few
 /// features would otherwise propose few, and make do with mixtures of true ones before those are born.
@@ -31,6 +33,15 @@ struct Candidate {
     new_energy: f64,
 }
 
+/// What candidates are judged by.
+#[derive(Clone, Copy)]
+enum Rows<'a, R> {
+    /// Spectra of the rows themselves.
+    Data(&'a SpectralData<R>),
+    /// Spectra of their residuals given all features.
+    Residuals(&'a SpectralData<R>),
+}
+
 /// A proposed feature, its spectrum still integrated out.
 #[derive(Clone, Copy, Debug)]
 struct Newborn {
@@ -39,16 +50,17 @@ struct Newborn {
     weight_precision: f64,
 }
 
-pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections, turn: &Turn) -> Info {
+pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn) -> Info {
     let precisions = model.spectrum.precisions(&state.theta());
     let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
     let mut info = Info::default();
+    let mut images = model.window.as_ref().map(|window| Images::new(window, state, projections));
     for round in 0..model.birth_rounds {
         let mut candidates = propose(model, state, turn, round);
         info.proposed += candidates.len() as u32;
         // Where rows have cells that were not observed, these are drawn first, anew in each round.
-        let completed = complete(model, state, &mut candidates, turn, round);
-        let rows = completed.as_ref().unwrap_or(&model.data);
+        let completed = images.as_ref().map(|images| complete(model, state, images, &mut candidates, turn, round));
+        let rows = completed.as_ref().map_or(Rows::Data(&model.data), Rows::Residuals);
         let ratios = ln_ratios(model, rows, state, &candidates, &variances);
         let mut n_features = state.n_features();
         let mut ratios = ratios.iter();
@@ -69,8 +81,39 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
         }
         projections.features_changed();
         apply(rows, state, &candidates, &precisions, turn, round, &mut info);
+        images.iter_mut().for_each(|images| images.add_newborns(state));
     }
     info
+}
+
+/// The features at the columns of a window, by their ids: births and deaths leave those of the others as they are.
+struct Images<'a, R> {
+    window: &'a Window,
+    columns: Arc<FeatureSpectra<R>>,
+    ids: Vec<u64>,
+}
+
+impl<R: Real> Images<'_, R> {
+    fn new<'a>(window: &'a Window, state: &State<R>, projections: &Projections<R>) -> Images<'a, R> {
+        let columns = projections.columns().unwrap_or_else(|| Arc::new(window.at_columns(&state.features)));
+        Images { window, columns, ids: state.feature_ids.clone() }
+    }
+
+    fn add_newborns(&mut self, state: &State<R>) {
+        let columns = Arc::make_mut(&mut self.columns);
+        let newest = self.ids.iter().copied().max().unwrap_or(0);
+        for (feature, &id) in state.feature_ids.iter().enumerate().filter(|(_, id)| **id > newest) {
+            let image = self.window.one_at_columns(state.features.stored(feature), &mut Vec::new());
+            columns.push(&image.iter().map(|x| x.to_f64()).collect::<Vec<_>>());
+            self.ids.push(id);
+        }
+    }
+
+    /// Where each feature of the state stands.
+    fn places(&self, state: &State<R>) -> Vec<usize> {
+        let place: BTreeMap<u64, usize> = self.ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
+        state.feature_ids.iter().map(|id| place[id]).collect()
+    }
 }
 
 /// Proposals from the prior for every row; rows that have nothing unique and get nothing cost one uniform number.
@@ -84,7 +127,7 @@ fn propose<R: Real>(model: &Model<R>, state: &State<R>, turn: &Turn, round: u32)
     let mut candidates = Vec::new();
     for row in 0..n_rows {
         let n_new = ibp::draw_poisson(rate, &mut counts);
-        let is_unique = |entry: &&crate::model::Entry| state.loadings.counts()[entry.feature] == 1;
+        let is_unique = |entry: &&Entry| state.loadings.counts()[entry.feature] == 1;
         let unique = || state.loadings.row(row).iter().filter(is_unique);
         if n_new == 0 && unique().next().is_none() {
             continue;
@@ -103,20 +146,21 @@ fn propose<R: Real>(model: &Model<R>, state: &State<R>, turn: &Turn, round: u32)
     candidates
 }
 
-/// The spectra of all candidates' rows with what was not observed drawn given the state; `None` where rows are complete.
+/// The residuals of all candidates' rows with what was not observed drawn given the state.
 fn complete<R: Real>(
     model: &Model<R>,
     state: &State<R>,
+    images: &Images<R>,
     candidates: &mut [Candidate],
     turn: &Turn,
     round: u32,
-) -> Option<SpectralData<R>> {
-    let window = model.window.as_ref()?;
+) -> SpectralData<R> {
     candidates.iter_mut().enumerate().for_each(|(place, candidate)| candidate.place = place);
     let rows: Vec<usize> = candidates.iter().map(|candidate| candidate.row).collect();
     let stream_of = |row: usize| turn.streams.stream(Purpose::MissingRows, round, row as u64);
-    let (loadings, features, noise) = (&state.loadings, &state.features, state.noise_variance);
-    Some(window.complete_rows(&model.data, &rows, loadings, features, noise, stream_of))
+    let columns = (images.columns.as_ref(), &images.places(state)[..]);
+    let (loadings, noise) = (&state.loadings, state.noise_variance);
+    images.window.complete_residuals(&model.data, &rows, loadings, columns, noise, stream_of)
 }
 
 fn newborn<R>(model: &Model<R>, stream: &mut impl rand::Rng) -> Newborn {
@@ -130,7 +174,7 @@ fn newborn<R>(model: &Model<R>, stream: &mut impl rand::Rng) -> Newborn {
 /// The log ratio of marginal likelihoods, proposed over current, for each candidate.
 fn ln_ratios<R: Real>(
     model: &Model<R>,
-    rows: &SpectralData<R>,
+    rows: Rows<R>,
     state: &State<R>,
     candidates: &[Candidate],
     variances: &[f64],
@@ -143,7 +187,7 @@ fn ln_ratios<R: Real>(
 
 /// The ratios' shares of one tile.
 struct RatiosAt<'a, R> {
-    rows: &'a SpectralData<R>,
+    rows: Rows<'a, R>,
     state: &'a State<R>,
     candidates: &'a [Candidate],
     tile: usize,
@@ -188,7 +232,7 @@ pub fn ln_evidence(residual: &Tileful, energy: f64, variances: &Tileful, noise_v
 
 /// Replaces the unique features of accepted candidates, in row order.
 fn apply<R: Real>(
-    rows: &SpectralData<R>,
+    rows: Rows<R>,
     state: &mut State<R>,
     accepted: &[Candidate],
     precisions: &[f64],
@@ -200,7 +244,7 @@ fn apply<R: Real>(
     let n_before = state.n_features();
     let n_born = accepted.iter().map(|candidate| candidate.new.len()).sum();
     let tiles = state.features.tiles();
-    let mut spectra = std::mem::replace(&mut state.features, crate::spectral::FeatureSpectra::empty(0));
+    let mut spectra = std::mem::replace(&mut state.features, FeatureSpectra::empty(0));
     spectra.grow(n_born);
     let work = |residual: &mut Vec<f64>, (tile, values): (usize, &mut [R])| {
         let modes = tiles.modes(tile);
@@ -238,20 +282,24 @@ fn apply<R: Real>(
 /// The row's residual at the modes of one tile, without its unique features; `features` are those of the tile.
 #[inline(always)]
 fn shared_residual<R: Real>(
-    rows: &SpectralData<R>,
+    rows: Rows<R>,
     loadings: &crate::model::Loadings,
     candidate: &Candidate,
     tile: usize,
     features: &[R],
     residual: &mut Vec<f64>,
 ) {
-    let values = rows.tile_row(tile, candidate.place);
+    let (Rows::Data(spectra) | Rows::Residuals(spectra)) = rows;
+    let values = spectra.tile_row(tile, candidate.place);
     let width = values.len();
     residual.clear();
     residual.extend(values.iter().map(|y| y.to_f64()));
-    for entry in loadings.row(candidate.row).iter().filter(|entry| loadings.counts()[entry.feature] > 1) {
+    // Shared features are taken out of data, unique ones put back into residuals.
+    let (is_data, sign) = if matches!(rows, Rows::Data(_)) { (true, -1.0) } else { (false, 1.0) };
+    let is_shared = |entry: &&Entry| loadings.counts()[entry.feature] > 1;
+    for entry in loadings.row(candidate.row).iter().filter(|entry| is_shared(entry) == is_data) {
         let feature = &features[entry.feature * width..(entry.feature + 1) * width];
-        residual.iter_mut().zip(feature).for_each(|(r, s)| *r -= entry.weight * s.to_f64());
+        residual.iter_mut().zip(feature).for_each(|(r, s)| *r += sign * entry.weight * s.to_f64());
     }
 }
 

@@ -35,19 +35,37 @@ pub enum Scan<'a> {
 }
 
 /// `Y S'` and `S S'`: all that the rows need to know of the data. Stale once the features change.
-#[derive(Clone, Debug, Default)]
-pub struct Projections {
+#[derive(Clone, Debug)]
+pub struct Projections<R> {
     n_features: usize,
     with_data: Vec<f64>,
     gram: Vec<f64>,
     /// The gram matrices of rows that have holes, by row.
     own_grams: BTreeMap<usize, Arc<Vec<f64>>>,
+    /// Within a window: the features at its columns.
+    columns: Option<Arc<FeatureSpectra<R>>>,
     squared_residual: f64,
     features_fresh: bool,
     residual_fresh: bool,
 }
 
-impl Projections {
+impl<R> Default for Projections<R> {
+    /// Of nothing yet: stale.
+    fn default() -> Self {
+        Projections {
+            n_features: 0,
+            with_data: Vec::new(),
+            gram: Vec::new(),
+            own_grams: BTreeMap::new(),
+            columns: None,
+            squared_residual: 0.0,
+            features_fresh: false,
+            residual_fresh: false,
+        }
+    }
+}
+
+impl<R> Projections<R> {
     /// Inner products of one row of the data with every feature.
     pub fn row(&self, row: usize) -> &[f64] {
         assert!(self.features_fresh, "the projections are stale: a pass must come first");
@@ -82,6 +100,15 @@ impl Projections {
         self.own_grams.insert(row, gram);
     }
 
+    /// The features at the columns of a window, where there is one and they are known.
+    pub fn columns(&self) -> Option<Arc<FeatureSpectra<R>>> {
+        self.columns.clone()
+    }
+
+    pub(super) fn set_columns(&mut self, columns: FeatureSpectra<R>) {
+        self.columns = Some(Arc::new(columns));
+    }
+
     /// `|Y - W S|^2`.
     pub fn squared_residual(&self) -> f64 {
         assert!(self.residual_fresh, "the residual is stale: a pass must come first");
@@ -105,6 +132,7 @@ impl Projections {
 
     /// To be called when features were born, died or were rescaled.
     pub fn features_changed(&mut self) {
+        self.columns = None;
         self.features_fresh = false;
         self.residual_fresh = false;
     }
@@ -118,7 +146,7 @@ pub fn draw_features<R: Real>(
     conditional: &FeatureConditional,
     spectra: &mut FeatureSpectra<R>,
     comm: &dyn Comm,
-) -> Projections {
+) -> Projections<R> {
     let vectors = match conditional.scan {
         Scan::Joint(rotation) => rotation.vectors.iter().map(|&x| R::from_f64(x)).collect(),
         Scan::OneByOne { .. } => Vec::new(),
@@ -181,7 +209,7 @@ pub fn project<R: Real>(
     loadings: &Loadings,
     spectra: &mut FeatureSpectra<R>,
     comm: &dyn Comm,
-) -> Projections {
+) -> Projections<R> {
     Pass { data, row_norms, entries: RowEntries::new(loadings), drawing: None, comm }.run(spectra)
 }
 
@@ -221,7 +249,7 @@ struct Scratch<R> {
 }
 
 impl<R: Real> Pass<'_, R> {
-    fn run(&self, spectra: &mut FeatureSpectra<R>) -> Projections {
+    fn run(&self, spectra: &mut FeatureSpectra<R>) -> Projections<R> {
         let rows: Vec<i32> = self.row_norms.iter().map(|&norm| bounding_exponent(norm)).collect();
         let mut exponents: Vec<i32> =
             spectra.squared_norms().iter().map(|norm| bounding_exponent(norm.sqrt())).collect();
@@ -246,7 +274,7 @@ impl<R: Real> Pass<'_, R> {
         spectra: &mut FeatureSpectra<R>,
         rows: &[i32],
         cols: &[i32],
-    ) -> (Projections, Vec<f64>) {
+    ) -> (Projections<R>, Vec<f64>) {
         let (n_rows, k, n_tiles) = (self.data.n_rows(), spectra.n_features(), self.data.tiles().len());
         let (data_factors, gram_factors) = (Units { rows, cols }.factors(), Units { rows: cols, cols }.factors());
         let mut slots = vec![0.0; n_tiles * (k + 1)];
@@ -277,6 +305,7 @@ impl<R: Real> Pass<'_, R> {
             with_data: with_data.to_floats(&data_factors),
             gram: gram.to_floats(&gram_factors),
             own_grams: BTreeMap::new(),
+            columns: None,
             squared_residual: totals[0],
             features_fresh: true,
             residual_fresh: true,

@@ -58,19 +58,17 @@ impl<R: Real> SpectralData<R> {
     }
 
     /// Lays out rows given as full spectra.
-    pub fn from_rows(rows: &[Vec<f64>]) -> Self {
+    pub fn from_rows<E: Real>(rows: &[Vec<E>]) -> Self {
         let mut data = Self::zeros(rows.len(), rows.first().map_or(0, Vec::len));
-        rows.iter().enumerate().for_each(|(row, spectrum)| data.set_row(row, spectrum));
+        let tiles = data.tiles;
+        let place = |_: &mut (), (tile, values): (usize, &mut [R])| {
+            let modes = tiles.modes(tile);
+            for (to, row) in values.chunks_exact_mut(modes.len()).zip(rows) {
+                to.iter_mut().zip(&row[modes.clone()]).for_each(|(to, x)| *to = R::from_f64(x.to_f64()));
+            }
+        };
+        share(data.tile_slices_mut().enumerate(), || (), place);
         data
-    }
-
-    /// Stores one row's spectrum.
-    pub fn set_row(&mut self, row: usize, spectrum: &[f64]) {
-        let n_rows = self.n_rows;
-        for (values, modes) in self.tile_slices_mut().zip(spectrum.chunks(TILE)) {
-            let width = values.len() / n_rows;
-            values[row * width..(row + 1) * width].iter_mut().zip(modes).for_each(|(to, x)| *to = R::from_f64(*x));
-        }
     }
 
     /// Mutable tiles in order, each rows x width.
@@ -140,7 +138,7 @@ impl<R: Real> FeatureSpectra<R> {
     }
 
     /// The same with all tiles filled in parallel.
-    pub fn from_vectors(n_modes: usize, rows: &[Vec<f64>]) -> Self {
+    pub fn from_vectors<E: Real>(n_modes: usize, rows: &[Vec<E>]) -> Self {
         let mut spectra = Self::empty(n_modes);
         spectra.grow(rows.len());
         let tiles = spectra.tiles;
@@ -150,7 +148,7 @@ impl<R: Real> FeatureSpectra<R> {
             |_, (tile, values)| {
                 let (first, width) = (tile * TILE, tiles.width(tile));
                 for (to, row) in values.chunks_exact_mut(width).zip(rows) {
-                    to.iter_mut().zip(&row[first..first + width]).for_each(|(to, x)| *to = R::from_f64(*x));
+                    to.iter_mut().zip(&row[first..first + width]).for_each(|(to, x)| *to = R::from_f64(x.to_f64()));
                 }
             },
         );
@@ -158,10 +156,20 @@ impl<R: Real> FeatureSpectra<R> {
     }
 
     /// All features as full spectra.
-    pub fn to_vectors(&self) -> Vec<Vec<f64>> {
+    pub fn to_vectors(&self) -> Vec<Vec<R>> {
         let mut vectors = vec![Vec::new(); self.n_features];
-        share(vectors.iter_mut().enumerate(), || (), |_, (feature, vector)| *vector = self.feature(feature));
+        share(vectors.iter_mut().enumerate(), || (), |_, (feature, vector)| *vector = self.stored(feature));
         vectors
+    }
+
+    /// One feature as it is stored.
+    pub fn stored(&self, feature: usize) -> Vec<R> {
+        let mut spectrum = Vec::with_capacity(self.tiles.n_modes);
+        for (tile, values) in self.values.iter().enumerate() {
+            let width = self.tiles.width(tile);
+            spectrum.extend_from_slice(&values[feature * width..(feature + 1) * width]);
+        }
+        spectrum
     }
 
     /// Adds one feature at the end.

@@ -2,7 +2,8 @@
 
 use super::folded::{DENSE_LIMIT, Folded};
 use super::lines::for_each_line;
-use super::{Basis, Direction};
+use super::{Basis, Direction, by_way_of_double};
+use crate::linalg::Real;
 use realfft::num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use std::f64::consts::PI;
@@ -16,14 +17,14 @@ pub struct Cycle {
 }
 
 enum Transform {
-    Short(Folded),
+    Short(Folded, Folded<f32>),
     Long { to_spectrum: Arc<dyn RealToComplex<f64>>, to_sites: Arc<dyn ComplexToReal<f64>> },
 }
 
 impl Cycle {
     /// A cycle of `n` sites.
     pub fn new(n: usize) -> Cycle {
-        if n <= DENSE_LIMIT { Cycle::with(n, Transform::Short(folded(n))) } else { Cycle::fast(n) }
+        if n <= DENSE_LIMIT { Cycle::with(n, Transform::Short(folded(n), folded(n))) } else { Cycle::fast(n) }
     }
 
     fn fast(n: usize) -> Cycle {
@@ -49,7 +50,7 @@ fn is_single(n: usize, mode: usize) -> bool {
     mode == 0 || 2 * frequency(mode) == n
 }
 
-fn folded(n: usize) -> Folded {
+fn folded<R: Real>(n: usize) -> Folded<R> {
     let entry = |site: usize, mode: usize| {
         // The angle is reduced to one period in integers, so that it is exact for every size.
         let angle = 2.0 * PI * ((site * frequency(mode)) % n) as f64 / n as f64;
@@ -115,7 +116,7 @@ impl Basis for Cycle {
     fn apply(&self, direction: Direction, values: &mut [f64], inner: usize, scratch: &mut Vec<f64>) {
         let shape = (self.n_sites(), inner);
         match (&self.transform, direction) {
-            (Transform::Short(folded), _) => folded.apply(direction, values, inner, scratch),
+            (Transform::Short(folded, _), _) => folded.apply(direction, values, inner, scratch),
             (Transform::Long { to_spectrum, .. }, Direction::ToSpectrum) => {
                 let (mut waves, mut work) = (to_spectrum.make_output_vec(), to_spectrum.make_scratch_vec());
                 for_each_line(values, shape, scratch, 0, |line, _| {
@@ -132,6 +133,13 @@ impl Basis for Cycle {
                     done.expect("the buffers were made for this length, and single waves are real");
                 });
             }
+        }
+    }
+
+    fn apply_single(&self, direction: Direction, values: &mut [f32], inner: usize, scratch: &mut Vec<f32>) {
+        match &self.transform {
+            Transform::Short(_, folded) => folded.apply(direction, values, inner, scratch),
+            _ => by_way_of_double(self, direction, values, inner),
         }
     }
 }

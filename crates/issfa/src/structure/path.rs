@@ -2,7 +2,8 @@
 
 use super::folded::{DENSE_LIMIT, Folded};
 use super::lines::for_each_line;
-use super::{Basis, Direction};
+use super::{Basis, Direction, by_way_of_double};
+use crate::linalg::Real;
 use rustdct::{DctPlanner, TransformType2And3};
 use std::f64::consts::PI;
 use std::sync::Arc;
@@ -15,14 +16,14 @@ pub struct Path {
 }
 
 enum Transform {
-    Short(Folded),
+    Short(Folded, Folded<f32>),
     Long(Arc<dyn TransformType2And3<f64>>),
 }
 
 impl Path {
     /// A path of `n` sites.
     pub fn new(n: usize) -> Path {
-        if n <= DENSE_LIMIT { Path::with(n, Transform::Short(folded(n))) } else { Path::fast(n) }
+        if n <= DENSE_LIMIT { Path::with(n, Transform::Short(folded(n), folded(n))) } else { Path::fast(n) }
     }
 
     fn fast(n: usize) -> Path {
@@ -36,7 +37,7 @@ impl Path {
     }
 }
 
-fn folded(n: usize) -> Folded {
+fn folded<R: Real>(n: usize) -> Folded<R> {
     let entry = |site: usize, mode: usize| {
         // The angle is reduced to one period in integers, so that it is exact for every size.
         let turns = ((2 * site + 1) * mode) % (4 * n);
@@ -68,12 +69,19 @@ impl Basis for Path {
 
     fn apply(&self, direction: Direction, values: &mut [f64], inner: usize, scratch: &mut Vec<f64>) {
         match &self.transform {
-            Transform::Short(folded) => folded.apply(direction, values, inner, scratch),
+            Transform::Short(folded, _) => folded.apply(direction, values, inner, scratch),
             Transform::Long(dct) => {
                 for_each_line(values, (self.n_sites(), inner), scratch, dct.get_scratch_len(), |line, work| {
                     transform_line(dct.as_ref(), direction, line, work);
                 });
             }
+        }
+    }
+
+    fn apply_single(&self, direction: Direction, values: &mut [f32], inner: usize, scratch: &mut Vec<f32>) {
+        match &self.transform {
+            Transform::Short(_, folded) => folded.apply(direction, values, inner, scratch),
+            _ => by_way_of_double(self, direction, values, inner),
         }
     }
 }

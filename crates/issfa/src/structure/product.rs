@@ -3,6 +3,7 @@
 use super::graph::{Graph, GraphFile, Shelf};
 use super::{Basis, Direction};
 use crate::error::Result;
+use crate::linalg::Real;
 use std::path::Path;
 
 /// An orthonormal basis of a whole grid. The last axis is fastest (C order), for sites and modes alike.
@@ -81,12 +82,12 @@ impl Structure {
     }
 
     /// Transforms one image in place.
-    pub fn apply(&self, direction: Direction, image: &mut [f64], scratch: &mut Vec<f64>) {
+    pub fn apply<R: Real>(&self, direction: Direction, image: &mut [R], scratch: &mut Vec<R>) {
         assert_eq!(image.len(), self.n_sites(), "an image fills the grid");
         let mut inner = image.len();
         for axis in &self.axes {
             inner /= axis.n_sites();
-            axis.apply(direction, image, inner, scratch);
+            R::apply(axis.as_ref(), direction, image, inner, scratch);
         }
     }
 }

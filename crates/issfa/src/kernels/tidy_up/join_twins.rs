@@ -11,6 +11,7 @@ use crate::model::log_joint::ln_normal_density;
 use crate::model::{Entry, Model, NormalPrior, State, ibp};
 use crate::spectral::{FeatureSpectra, Projections, Window, sum_over_tiles};
 use crate::workers::share;
+use std::sync::Arc;
 
 /// Pairs looked at in one sweep.
 const MOST_PAIRS: usize = 16;
@@ -27,9 +28,11 @@ struct Twins {
 }
 
 /// Joins every pair of untouched features that is better off as one.
-pub fn run<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &Projections, touched: &[bool]) -> Info {
+pub fn run<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &Projections<R>, touched: &[bool]) -> Info {
     let pairs = alike(state, projections, touched);
-    let gains = evidence_gains(model, state, &pairs);
+    // Features that were touched are no longer those that the projections know.
+    let known = if touched.contains(&true) { None } else { projections.columns() };
+    let gains = evidence_gains(model, state, known, &pairs);
     let better = |twins: &Twins, gain: f64| gain + prior_gain(state, twins) > 0.0;
     let joined: Vec<&Twins> =
         pairs.iter().zip(&gains).filter(|(twins, gain)| better(twins, **gain)).map(|p| p.0).collect();
@@ -43,7 +46,7 @@ pub fn run<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &Projec
 }
 
 /// Disjoint pairs of features that look alike, the most alike first.
-fn alike<R: Real>(state: &State<R>, projections: &Projections, touched: &[bool]) -> Vec<Twins> {
+fn alike<R: Real>(state: &State<R>, projections: &Projections<R>, touched: &[bool]) -> Vec<Twins> {
     let (k, gram) = (state.n_features(), projections.gram());
     let mut scored = Vec::new();
     for j in 0..k {
@@ -77,14 +80,19 @@ fn rows_of<R: Real>(state: &State<R>, features: [usize; 2]) -> Vec<(usize, [f64;
 }
 
 /// Log evidence of one feature in place of two, for each pair, all other features given.
-fn evidence_gains<R: Real>(model: &Model<R>, state: &State<R>, pairs: &[Twins]) -> Vec<f64> {
+fn evidence_gains<R: Real>(
+    model: &Model<R>,
+    state: &State<R>,
+    known: Option<Arc<FeatureSpectra<R>>>,
+    pairs: &[Twins],
+) -> Vec<f64> {
     let precisions = model.spectrum.precisions(&state.theta());
     let noise = state.noise_variance;
     if pairs.is_empty() {
         return Vec::new();
     }
     if let Some(window) = &model.window {
-        let columns = window.at_columns(&state.features);
+        let columns = known.unwrap_or_else(|| Arc::new(window.at_columns(&state.features)));
         let gain = |twins: &Twins| {
             let statistics = statistics_in_window(model, window, state, &columns, twins);
             evidence_gain(twins, &precisions, &statistics, noise)
@@ -278,7 +286,7 @@ mod tests {
         let mut projections = Projections::default();
         refresh(&model, &mut state, &mut projections);
         let pairs = alike(&state, &projections, &[false; 2]);
-        let gain = evidence_gains(&model, &state, &pairs)[0];
+        let gain = evidence_gains(&model, &state, None, &pairs)[0];
         let h = model.spectrum.precisions(&state.theta());
         let dense = |weights: &[Vec<f64>]| -> f64 {
             (0..6)

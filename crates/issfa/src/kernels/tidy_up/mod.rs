@@ -12,7 +12,7 @@ use crate::model::{Model, State};
 use crate::spectral::Projections;
 
 /// One look at all suspicious pairs; a feature takes part in one change at most.
-pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections, turn: &Turn) -> Info {
+pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn) -> Info {
     if turn.phase != Phase::BurnIn || state.n_features() < 2 {
         return Info::default();
     }

@@ -37,7 +37,7 @@ struct Untangled {
 }
 
 /// Changes every suspicious pair that is better off apart, and marks its features.
-pub fn run<R: Real>(state: &mut State<R>, projections: &Projections, touched: &mut [bool]) -> Info {
+pub fn run<R: Real>(state: &mut State<R>, projections: &Projections<R>, touched: &mut [bool]) -> Info {
     let pairs = suspicious_pairs(state);
     let mut found: Vec<Option<Untangled>> = pairs.iter().map(|_| None).collect();
     {
@@ -102,7 +102,7 @@ struct Plane {
 type Direction = [f64; 2];
 
 impl Plane {
-    fn new<R: Real>(state: &State<R>, projections: &Projections, pair: &Pair) -> Plane {
+    fn new<R: Real>(state: &State<R>, projections: &Projections<R>, pair: &Pair) -> Plane {
         let (k, [j, l]) = (state.n_features(), pair.features);
         let gram = projections.gram();
         let inner = |&row: &usize| {

@@ -11,7 +11,7 @@ use super::tile_work::{AddStatistic, Columns};
 use super::{FeatureSpectra, SpectralData};
 use crate::comm::Comm;
 use crate::linalg::{Eigen, Real, View, multiply};
-use crate::model::{Entry, Loadings};
+use crate::model::Loadings;
 use crate::rng::{Purpose, Stream, Streams};
 use crate::structure::{Direction, Structure};
 use crate::workers::share;
@@ -81,13 +81,17 @@ impl Window {
 
     /// The features at the columns of the data.
     pub fn at_columns<R: Real>(&self, spectra: &FeatureSpectra<R>) -> FeatureSpectra<R> {
-        let mut columns: Vec<Vec<f64>> = vec![Vec::new(); spectra.n_features()];
+        let mut columns: Vec<Vec<R>> = vec![Vec::new(); spectra.n_features()];
         share(columns.iter_mut().enumerate(), Vec::new, |scratch, (feature, columns)| {
-            let mut image = spectra.feature(feature);
-            self.structure.apply(Direction::ToSites, &mut image, scratch);
-            *columns = self.sites.iter().map(|&site| image[site]).collect();
+            *columns = self.one_at_columns(spectra.stored(feature), scratch);
         });
         FeatureSpectra::from_vectors(self.sites.len(), &columns)
+    }
+
+    /// One spectrum at the columns of the data.
+    pub fn one_at_columns<R: Real>(&self, mut spectrum: Vec<R>, scratch: &mut Vec<R>) -> Vec<R> {
+        self.structure.apply(Direction::ToSites, &mut spectrum, scratch);
+        self.sites.iter().map(|&site| spectrum[site]).collect()
     }
 
     /// The image of one spectrum, at all sites.
@@ -115,7 +119,7 @@ impl Window {
         FeatureSpectra::from_rows(self.structure.n_sites(), images.iter().map(Vec::as_slice))
     }
 
-    fn transform_all(&self, direction: Direction, images: &mut [Vec<f64>]) {
+    fn transform_all<R: Real>(&self, direction: Direction, images: &mut [Vec<R>]) {
         share(images.iter_mut(), Vec::new, |scratch, image| self.structure.apply(direction, image, scratch));
     }
 
@@ -127,7 +131,7 @@ impl Window {
         loadings: &Loadings,
         spectra: &FeatureSpectra<R>,
         comm: &dyn Comm,
-    ) -> Projections {
+    ) -> Projections<R> {
         let mut columns = self.at_columns(spectra);
         let mut projections = project(data, row_norms, loadings, &mut columns, comm);
         // Rows often lack the same cells as the row before.
@@ -141,6 +145,7 @@ impl Window {
             last = Some((holes, gram.clone()));
             projections.leave_out(row, loadings.row(row), &values, gram);
         }
+        projections.set_columns(columns);
         projections
     }
 
@@ -148,7 +153,7 @@ impl Window {
     /// little would be left of large numbers.
     fn own_gram<R: Real>(
         &self,
-        projections: &Projections,
+        projections: &Projections<R>,
         columns: &FeatureSpectra<R>,
         holes: &[u32],
         values: &[Vec<f64>],
@@ -182,7 +187,7 @@ impl Window {
         conditional: &WindowConditional,
         spectra: &mut FeatureSpectra<R>,
         comm: &dyn Comm,
-    ) -> Projections {
+    ) -> Projections<R> {
         let k = spectra.n_features();
         let vectors = &conditional.rotation.vectors;
         let seen = rotated(vectors, k, Turned::In, &statistic(data, loadings));
@@ -197,7 +202,12 @@ impl Window {
                     draw_turned(&mut turned, conditional, round);
                 }
             }
-            Outside::Jointly => self.draw_jointly(&mut turned, &seen, &incomplete, conditional),
+            Outside::Jointly => {
+                // Residuals take double precision.
+                let mut wide = in_double(&turned);
+                self.draw_jointly::<R>(&mut wide, &in_double(&seen), &incomplete, conditional);
+                turned = wide.iter().map(|row| row.iter().map(|&x| R::from_f64(x)).collect()).collect();
+            }
         }
         let drawn = rotated(vectors, k, Turned::Out, &turned);
         *spectra = FeatureSpectra::from_vectors(self.structure.n_sites(), &drawn);
@@ -221,10 +231,10 @@ impl Window {
     /// Turns rotated features (by site) into the rotated statistic: what was seen, and a draw where nothing was.
     ///
     /// Outside, `P'B = diag(lambda) R + noise` with variances `lambda_i sigma^2`; a hole adds `w y` with `y ~ N(w S, sigma^2)`.
-    fn complete_statistic(
+    fn complete_statistic<R: Real>(
         &self,
-        turned: &mut [Vec<f64>],
-        seen: &[Vec<f64>],
+        turned: &mut [Vec<R>],
+        seen: &[Vec<R>],
         incomplete: &[(usize, Vec<f64>)],
         conditional: &WindowConditional,
         round: u32,
@@ -241,19 +251,21 @@ impl Window {
                 let mut stream = conditional.streams.stream(Purpose::MissingCells, 2 * round, i as u64);
                 for &site in &self.outside {
                     let normal: f64 = StandardNormal.sample(&mut stream);
-                    image[site] = value * image[site] + scatter * normal;
+                    image[site] = R::from_f64(value * image[site].to_f64() + scatter * normal);
                 }
                 self.sites.iter().zip(seen).for_each(|(&site, b)| image[site] = *b);
-                from_holes.iter().for_each(|(site, shares)| image[*site] += shares[i]);
+                for (site, shares) in &from_holes {
+                    image[*site] = R::from_f64(image[*site].to_f64() + shares[i]);
+                }
             },
         );
     }
 
     /// Draws what holes lack given the rotated features by site: for every site with holes, what they add to the rotated
     /// statistic.
-    fn fill_holes(
+    fn fill_holes<R: Real>(
         &self,
-        turned: &[Vec<f64>],
+        turned: &[Vec<R>],
         incomplete: &[(usize, Vec<f64>)],
         conditional: &WindowConditional,
         round: u32,
@@ -265,7 +277,7 @@ impl Window {
             for &column in &self.holes[*row] {
                 let site = self.sites[column as usize];
                 let normal: f64 = StandardNormal.sample(&mut stream);
-                let mean: f64 = weights.iter().zip(turned).map(|(w, image)| w * image[site]).sum();
+                let mean: f64 = weights.iter().zip(turned).map(|(w, image)| w * image[site].to_f64()).sum();
                 let value = mean + noise_sd * normal;
                 add_to(&mut filled, site, weights, value);
             }
@@ -277,7 +289,7 @@ impl Window {
     ///
     /// The precision of one is `A = diag(h) + lambda / sigma^2 U' 1 U` with 1 at the sites of the mask. A draw solves
     /// `A x = U' (B / sigma^2 + sqrt(lambda) / sigma e) + sqrt(h) e'`, whose right side scatters with covariance A.
-    fn draw_jointly(
+    fn draw_jointly<R: Real>(
         &self,
         turned: &mut [Vec<f64>],
         seen: &[Vec<f64>],
@@ -307,7 +319,7 @@ impl Window {
             }
             let system = System { window: self, incomplete: &[], noise_variance, from_data: &[from_data], precisions };
             let enough = system.least_size_of_a_draw();
-            *spectrum = system.solve(vec![std::mem::take(spectrum)], enough).swap_remove(0);
+            *spectrum = system.solve::<R>(vec![std::mem::take(spectrum)], enough).swap_remove(0);
         });
     }
 
@@ -324,7 +336,7 @@ impl Window {
         let k = loadings.n_features();
         let incomplete = self.turned_weights(loadings, &rotation.vectors, k);
         let from_data: Vec<f64> = rotation.values.iter().map(|value| value.max(0.0) / noise_variance).collect();
-        let mut pull = rotated(&rotation.vectors, k, Turned::In, &statistic(data, loadings));
+        let mut pull = rotated(&rotation.vectors, k, Turned::In, &in_double(&statistic(data, loadings)));
         for row in &mut pull {
             let mut image = vec![0.0; self.structure.n_sites()];
             self.sites.iter().zip(row.iter()).for_each(|(&site, b)| image[site] = b / noise_variance);
@@ -342,52 +354,59 @@ impl Window {
                     let system = system(std::slice::from_ref(from_data));
                     let right = vec![std::mem::take(row)];
                     let enough = system.least_size_of_a_mean(&right);
-                    *row = system.solve(right, enough).swap_remove(0);
+                    *row = system.solve::<R>(right, enough).swap_remove(0);
                 },
             );
         } else {
             let system = system(&from_data);
             let enough = system.least_size_of_a_mean(&pull);
-            pull = system.solve(pull, enough);
+            pull = system.solve::<R>(pull, enough);
         }
         let means = rotated(&rotation.vectors, k, Turned::Out, &pull);
         FeatureSpectra::from_vectors(self.structure.n_sites(), &means)
     }
 
-    /// Rows with what they lack drawn given the state, as spectra.
-    pub fn complete_rows<R: Real>(
+    /// Residuals of rows given the state, as spectra: known where the row was observed, noise elsewhere. `columns` has the
+    /// features at the columns of the window, the one at place k of the state at `places[k]`.
+    pub fn complete_residuals<R: Real>(
         &self,
         data: &SpectralData<R>,
         rows: &[usize],
         loadings: &Loadings,
-        spectra: &FeatureSpectra<R>,
+        (columns, places): (&FeatureSpectra<R>, &[usize]),
         noise_variance: f64,
         stream_of: impl Fn(usize) -> Stream + Sync,
     ) -> SpectralData<R> {
         let noise_sd = noise_variance.sqrt();
-        let mut completed: Vec<(usize, Vec<f64>)> = rows.iter().map(|&row| (row, Vec::new())).collect();
-        share(completed.iter_mut(), Vec::new, |scratch, (row, image)| {
-            *image = explained(loadings.row(*row), spectra);
-            self.structure.apply(Direction::ToSites, image, scratch);
-            let mut stream = stream_of(*row);
-            let mut missing = |site: usize| {
-                let normal: f64 = StandardNormal.sample(&mut stream);
-                image[site] += noise_sd * normal;
-            };
-            self.outside.iter().for_each(|&site| missing(site));
-            self.holes[*row].iter().for_each(|&column| missing(self.sites[column as usize]));
-            let (mut columns, mut lacking) = (self.sites.iter().enumerate(), self.holes[*row].iter().peekable());
-            for y in data.row(*row) {
-                let (column, &site) = columns.next().expect("a value for every column");
-                match lacking.next_if(|hole| **hole as usize == column) {
-                    Some(_) => {}
-                    None => image[site] = y,
+        let mut residuals: Vec<(usize, Vec<R>)> = rows.iter().map(|&row| (row, Vec::new())).collect();
+        share(residuals.iter_mut(), Vec::new, |scratch, (row, image)| {
+            image.resize(self.structure.n_sites(), R::zero());
+            let mut sites = self.sites.iter();
+            for tile in 0..data.tiles().len() {
+                let values = data.tile_row(tile, *row);
+                let mut residual = [0.0; super::TILE];
+                residual.iter_mut().zip(values).for_each(|(r, y)| *r = y.to_f64());
+                for entry in loadings.row(*row) {
+                    let feature = &columns.tile(tile)[places[entry.feature] * values.len()..][..values.len()];
+                    residual.iter_mut().zip(feature).for_each(|(r, s)| *r -= entry.weight * s.to_f64());
                 }
+                sites.by_ref().zip(&residual[..values.len()]).for_each(|(&site, r)| image[site] = R::from_f64(*r));
+            }
+            let mut stream = stream_of(*row);
+            let holes = self.holes[*row].iter().map(|&column| self.sites[column as usize]);
+            for site in self.outside.iter().copied().chain(holes) {
+                let normal: f64 = StandardNormal.sample(&mut stream);
+                image[site] = R::from_f64(noise_sd * normal);
             }
             self.structure.apply(Direction::ToSpectrum, image, scratch);
         });
-        SpectralData::from_rows(&completed.into_iter().map(|(_, image)| image).collect::<Vec<_>>())
+        let residuals: Vec<Vec<R>> = residuals.into_iter().map(|(_, spectrum)| spectrum).collect();
+        SpectralData::from_rows(&residuals)
     }
+}
+
+fn in_double<R: Real>(rows: &[Vec<R>]) -> Vec<Vec<f64>> {
+    rows.iter().map(|row| row.iter().map(|x| x.to_f64()).collect()).collect()
 }
 
 /// Which way the rotation turns: into the basis that diagonalises `W'W`, or out of it.
@@ -398,24 +417,25 @@ enum Turned {
 }
 
 /// `P'X` or `P X`, for rows X of any length.
-fn rotated(vectors: &[f64], k: usize, turned: Turned, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
+fn rotated<R: Real>(vectors: &[f64], k: usize, turned: Turned, rows: &[Vec<R>]) -> Vec<Vec<R>> {
     const PIECE: usize = 4096;
     let n = rows.first().map_or(0, Vec::len);
-    let rotation = View::new(vectors, k, k);
+    let vectors: Vec<R> = vectors.iter().map(|&x| R::from_f64(x)).collect();
+    let rotation = View::new(&vectors, k, k);
     let rotation = if turned == Turned::In { rotation.t() } else { rotation };
-    let mut pieces: Vec<(usize, Vec<f64>)> = (0..n.div_ceil(PIECE)).map(|at| (at * PIECE, Vec::new())).collect();
-    share(pieces.iter_mut(), Vec::new, |values: &mut Vec<f64>, (first, out)| {
+    let mut pieces: Vec<(usize, Vec<R>)> = (0..n.div_ceil(PIECE)).map(|at| (at * PIECE, Vec::new())).collect();
+    share(pieces.iter_mut(), Vec::new, |values: &mut Vec<R>, (first, out)| {
         let width = PIECE.min(n - *first);
         values.clear();
         rows.iter().for_each(|row| values.extend_from_slice(&row[*first..*first + width]));
-        out.resize(k * width, 0.0);
+        out.resize(k * width, R::zero());
         multiply(out, rotation, View::new(values, k, width));
     });
     let mut joined = vec![Vec::new(); k];
     share(
         joined.iter_mut().enumerate(),
         || (),
-        |_, (i, row): (usize, &mut Vec<f64>)| {
+        |_, (i, row): (usize, &mut Vec<R>)| {
             row.reserve_exact(n);
             for (_, out) in &pieces {
                 let width = out.len() / k;
@@ -427,7 +447,7 @@ fn rotated(vectors: &[f64], k: usize, turned: Turned, rows: &[Vec<f64>]) -> Vec<
 }
 
 /// `W'Y`, a row a feature.
-fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings) -> Vec<Vec<f64>> {
+fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings) -> Vec<Vec<R>> {
     let (k, columns) = (loadings.n_features(), Columns::new(loadings));
     let mut tiles: Vec<Vec<R>> = vec![Vec::new(); data.tiles().len()];
     let arch = pulp::Arch::new();
@@ -444,11 +464,11 @@ fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings) -> Vec<Vec<f6
     share(
         joined.iter_mut().enumerate(),
         || (),
-        |_, (feature, row): (usize, &mut Vec<f64>)| {
+        |_, (feature, row): (usize, &mut Vec<R>)| {
             row.reserve_exact(data.n_modes());
             for (tile, values) in tiles.iter().enumerate() {
                 let width = data.tiles().width(tile);
-                row.extend(values[feature * width..(feature + 1) * width].iter().map(|x| x.to_f64()));
+                row.extend_from_slice(&values[feature * width..(feature + 1) * width]);
             }
         },
     );
@@ -456,7 +476,7 @@ fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings) -> Vec<Vec<f6
 }
 
 /// Turns the rotated statistic (by mode) into rotated features.
-fn draw_turned(turned: &mut [Vec<f64>], conditional: &WindowConditional, round: u32) {
+fn draw_turned<R: Real>(turned: &mut [Vec<R>], conditional: &WindowConditional, round: u32) {
     let per_noise = 1.0 / conditional.noise_variance;
     share(
         turned.iter_mut().enumerate(),
@@ -467,24 +487,10 @@ fn draw_turned(turned: &mut [Vec<f64>], conditional: &WindowConditional, round: 
             for (x, h) in row.iter_mut().zip(conditional.precisions) {
                 let variance = 1.0 / (from_data + h);
                 let normal: f64 = StandardNormal.sample(&mut stream);
-                *x = *x * per_noise * variance + normal * variance.sqrt();
+                *x = R::from_f64(x.to_f64() * per_noise * variance + normal * variance.sqrt());
             }
         },
     );
-}
-
-/// `W S` of one row, by mode.
-fn explained<R: Real>(entries: &[Entry], spectra: &FeatureSpectra<R>) -> Vec<f64> {
-    let tiles = spectra.tiles();
-    let mut sum = vec![0.0; tiles.n_modes];
-    for (tile, part) in sum.chunks_mut(super::TILE).enumerate() {
-        let width = tiles.width(tile);
-        for entry in entries {
-            let feature = &spectra.tile(tile)[entry.feature * width..(entry.feature + 1) * width];
-            part.iter_mut().zip(feature).for_each(|(x, s)| *x += entry.weight * s.to_f64());
-        }
-    }
-    sum
 }
 
 /// The values of all features at some columns: a row a column.
@@ -502,6 +508,7 @@ mod tests {
     use super::*;
     use crate::comm::Solo;
     use crate::linalg::{cholesky, symmetric_eigen};
+    use crate::model::Entry;
     use crate::structure::expression;
 
     /// Five rows of a 3 x 2 grid under a mask with a hole, two features.
@@ -611,22 +618,27 @@ mod tests {
     }
 
     #[test]
-    fn completed_rows_keep_what_was_observed() {
+    fn residuals_are_known_where_rows_were_observed() {
         let case = case();
         let stream_of = |row: usize| Streams::once(1).stream(Purpose::MissingRows, 0, row as u64);
-        let rows = case.window.complete_rows(
+        let columns = case.window.at_columns(&case.spectra);
+        // Columns need not stand in the order of the state.
+        let swapped = FeatureSpectra::from_vectors(4, &[columns.feature(1), columns.feature(0)]);
+        let residuals = case.window.complete_residuals(
             &case.data,
             &[3, 1],
             &case.loadings,
-            &case.spectra,
+            (&swapped, &[1, 0]),
             case.noise_variance,
             stream_of,
         );
         for (place, row) in [(0, 3), (1, 1)] {
-            let image = case.window.image(&rows.row(place));
+            let image = case.window.image(&residuals.row(place));
             for (c, &site) in case.window.sites().iter().enumerate() {
-                let kept = (image[site] - case.data.row(row)[c]).abs() < 1e-12;
-                assert_eq!(kept, !HOLES.contains(&(row, c as u32)), "row {row}, column {c}");
+                let explained: f64 =
+                    case.loadings.row(row).iter().map(|e| e.weight * columns.feature(e.feature)[c]).sum();
+                let known = (image[site] - (case.data.row(row)[c] - explained)).abs() < 1e-12;
+                assert_eq!(known, !HOLES.contains(&(row, c as u32)), "row {row}, column {c}");
             }
         }
     }

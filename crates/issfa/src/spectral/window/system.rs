@@ -2,6 +2,7 @@
 //! conjugate gradients \[M14\].
 
 use super::Window;
+use crate::linalg::Real;
 use crate::structure::Direction;
 use crate::workers::share;
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ pub(super) struct System<'a> {
 
 impl System<'_> {
     /// `diag(h) X + U' (lambda / sigma^2 X at what was observed)`, holes taken out row by row.
-    fn apply(&self, spectra: &[Vec<f64>], images: &mut [Vec<f64>]) {
+    fn apply<R: Real>(&self, spectra: &[Vec<R>], images: &mut [Vec<R>]) {
         let window = self.window;
         images.iter_mut().zip(spectra).for_each(|(image, spectrum)| image.copy_from_slice(spectrum));
         window.transform_all(Direction::ToSites, images);
@@ -27,7 +28,7 @@ impl System<'_> {
         for (row, weights) in self.incomplete {
             for &column in &window.holes[*row] {
                 let site = window.sites[column as usize];
-                let explained: f64 = weights.iter().zip(images.iter()).map(|(w, image)| w * image[site]).sum();
+                let explained: f64 = weights.iter().zip(images.iter()).map(|(w, image)| w * image[site].to_f64()).sum();
                 add_to(&mut without, site, weights, explained / self.noise_variance);
             }
         }
@@ -35,14 +36,17 @@ impl System<'_> {
             images.iter_mut().zip(self.from_data).enumerate(),
             || (),
             |_, (i, (image, from_data))| {
-                image.iter_mut().for_each(|x| *x *= from_data);
-                window.outside.iter().for_each(|&site| image[site] = 0.0);
-                without.iter().for_each(|(site, shares)| image[*site] -= shares[i]);
+                image.iter_mut().for_each(|x| *x = R::from_f64(x.to_f64() * from_data));
+                window.outside.iter().for_each(|&site| image[site] = R::zero());
+                for (site, shares) in &without {
+                    image[*site] = R::from_f64(image[*site].to_f64() - shares[i]);
+                }
             },
         );
         window.transform_all(Direction::ToSpectrum, images);
         for (image, spectrum) in images.iter_mut().zip(spectra) {
-            image.iter_mut().zip(spectrum).zip(self.precisions).for_each(|((y, x), h)| *y += h * x);
+            let values = image.iter_mut().zip(spectrum).zip(self.precisions);
+            values.for_each(|((y, x), h)| *y = R::from_f64(y.to_f64() + h * x.to_f64()));
         }
     }
 
@@ -52,9 +56,9 @@ impl System<'_> {
     }
 
     /// The inner product of a residual with itself over what the precision would be if everything had been observed.
-    fn size(&self, residual: &[Vec<f64>]) -> f64 {
-        let one = |(row, from_data): (&Vec<f64>, &f64)| {
-            row.iter().zip(self.precisions).map(|(x, h)| x * x / (from_data + h)).sum::<f64>()
+    fn size<R: Real>(&self, residual: &[Vec<R>]) -> f64 {
+        let one = |(row, from_data): (&Vec<R>, &f64)| {
+            row.iter().zip(self.precisions).map(|(x, h)| x.to_f64().powi(2) / (from_data + h)).sum::<f64>()
         };
         residual.iter().zip(self.from_data).map(one).sum()
     }
@@ -67,12 +71,36 @@ impl System<'_> {
         SMALL_ERROR * self.precisions.len() as f64 * least / (worst + least)
     }
 
+    /// The solution of `A x = pull` up to a residual of size `enough`. Steps are taken in the precision R; where that does
+    /// not reach, the residual is formed anew in double precision and what is left is solved for.
+    pub fn solve<R: Real>(&self, pull: Vec<Vec<f64>>, enough: f64) -> Vec<Vec<f64>> {
+        let mut solution: Vec<Vec<f64>> = pull.iter().map(|row| vec![0.0; row.len()]).collect();
+        let mut residual = pull.clone();
+        for _ in 0..MOST_RENEWALS {
+            let size = self.size(&residual);
+            if size <= enough {
+                break;
+            }
+            let within_reach = size * R::RELIABLE * R::RELIABLE;
+            let part = self.solve_once::<R>(&residual, enough.max(within_reach));
+            add_scaled(&mut solution, 1.0, &part);
+            if enough >= within_reach {
+                break;
+            }
+            self.apply(&solution, &mut residual);
+            for (left, right) in residual.iter_mut().zip(&pull) {
+                left.iter_mut().zip(right).for_each(|(applied, b)| *applied = b - *applied);
+            }
+        }
+        solution
+    }
+
     /// Conjugate gradients, preconditioned by what the precision would be if everything had been observed, until the
     /// residual's size is `enough`.
-    pub fn solve(&self, pull: Vec<Vec<f64>>, enough: f64) -> Vec<Vec<f64>> {
-        let zeros = || pull.iter().map(|row| vec![0.0; row.len()]).collect::<Vec<_>>();
+    fn solve_once<R: Real>(&self, pull: &[Vec<f64>], enough: f64) -> Vec<Vec<R>> {
+        let zeros = || pull.iter().map(|row| vec![R::zero(); row.len()]).collect::<Vec<_>>();
         let (mut solution, mut direction, mut applied) = (zeros(), zeros(), zeros());
-        let mut residual = pull;
+        let mut residual: Vec<Vec<R>> = pull.iter().map(|row| row.iter().map(|&x| R::from_f64(x)).collect()).collect();
         let mut size = self.size(&residual);
         let mut ratio = 0.0;
         for _ in 0..MOST_STEPS {
@@ -80,8 +108,8 @@ impl System<'_> {
                 break;
             }
             for ((to, from), from_data) in direction.iter_mut().zip(&residual).zip(self.from_data) {
-                let preconditioned = from.iter().zip(self.precisions).map(|(x, h)| x / (from_data + h));
-                to.iter_mut().zip(preconditioned).for_each(|(x, y)| *x = y + ratio * *x);
+                let preconditioned = from.iter().zip(self.precisions).map(|(x, h)| x.to_f64() / (from_data + h));
+                to.iter_mut().zip(preconditioned).for_each(|(x, y)| *x = R::from_f64(y + ratio * x.to_f64()));
             }
             self.apply(&direction, &mut applied);
             let step = size / inner(&direction, &applied);
@@ -99,6 +127,7 @@ impl System<'_> {
 const SOLVED: f64 = 1e-6;
 const SMALL_ERROR: f64 = 1e-3;
 const MOST_STEPS: usize = 3000;
+const MOST_RENEWALS: usize = 20;
 
 /// Adds `factor` times some weights to what a site has.
 pub(super) fn add_to(sums: &mut BTreeMap<usize, Vec<f64>>, site: usize, weights: &[f64], factor: f64) {
@@ -106,12 +135,14 @@ pub(super) fn add_to(sums: &mut BTreeMap<usize, Vec<f64>>, site: usize, weights:
     sums.iter_mut().zip(weights).for_each(|(sum, w)| *sum += w * factor);
 }
 
-fn inner(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>()).sum()
+fn inner<R: Real>(a: &[Vec<R>], b: &[Vec<R>]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a.iter().zip(b).map(|(x, y)| x.to_f64() * y.to_f64()).sum::<f64>()).sum()
 }
 
-fn add_scaled(to: &mut [Vec<f64>], factor: f64, from: &[Vec<f64>]) {
-    to.iter_mut().zip(from).for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(x, y)| *x += factor * y));
+fn add_scaled<A: Real, B: Real>(to: &mut [Vec<A>], factor: f64, from: &[Vec<B>]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        to.iter_mut().zip(from).for_each(|(x, y)| *x = A::from_f64(x.to_f64() + factor * y.to_f64()));
+    }
 }
 
 #[cfg(test)]
@@ -142,12 +173,16 @@ mod tests {
                 system.apply(&[x.to_vec()], &mut out);
                 out.swap_remove(0)
             };
-            let found = system.solve(vec![applied(&truth)], system.least_size_of_a_draw()).swap_remove(0);
-            let error: Vec<f64> = found.iter().zip(&truth).map(|(x, t)| x - t).collect();
-            let energy: f64 = error.iter().zip(applied(&error)).map(|(e, a)| e * a).sum();
-            assert!(energy <= SMALL_ERROR * n as f64, "{from_data}: {energy}");
-            // The smoothest mode lies mostly outside, where only the prior holds it.
-            assert!(error[0].powi(2) * precisions[0] < SMALL_ERROR * n as f64, "{from_data}: {}", error[0]);
+            let solved = |found: Vec<Vec<f64>>| {
+                let error: Vec<f64> = found[0].iter().zip(&truth).map(|(x, t)| x - t).collect();
+                let energy: f64 = error.iter().zip(applied(&error)).map(|(e, a)| e * a).sum();
+                assert!(energy <= SMALL_ERROR * n as f64, "{from_data}: {energy}");
+                // The smoothest mode lies mostly outside, where only the prior holds it.
+                assert!(error[0].powi(2) * precisions[0] < SMALL_ERROR * n as f64, "{from_data}: {}", error[0]);
+            };
+            let (right, enough) = (vec![applied(&truth)], system.least_size_of_a_draw());
+            solved(system.solve::<f64>(right.clone(), enough));
+            solved(system.solve::<f32>(right, enough));
         }
     }
 }
