@@ -90,9 +90,9 @@ fn simulated(n_rows: usize, spectrum: &Spectrum, k: usize) -> (State<f32>, Spect
         },
     );
     state.features = FeatureSpectra::from_rows(spectrum.n_modes(), features.iter().map(Vec::as_slice));
-    let mut data = SpectralData::zeros(n_rows, spectrum.n_modes());
+    let mut data = SpectralData::zeros(n_rows, Tiles::whole(spectrum.n_modes()));
     share(
-        data.tile_slices_mut().enumerate(),
+        data.tiles_mut(),
         || (),
         |_, (tile, values)| {
             let mut stream: Stream = streams.stream(Purpose::Simulation, 2, tile as u64);

@@ -55,22 +55,24 @@ impl Draws {
         bundle.save(&self.folder.join("preprocessing.safetensors"))
     }
 
-    /// Stores the state of the `n_kept`-th kept sweep, with the means of its features, if it belongs to the even set.
-    pub fn offer<R: Real>(
+    /// Whether the `n_kept`-th kept sweep belongs to the even set when it comes.
+    pub fn retains(n_kept: u64, capacity: usize) -> bool {
+        n_kept.is_multiple_of(stride(n_kept, capacity as u64))
+    }
+
+    /// Stores the state of the `n_kept`-th kept sweep, with the means of its features.
+    pub fn store<R: Real>(
         &self,
         state: &State<R>,
-        feature_means: impl FnOnce() -> FeatureSpectra<R>,
+        feature_means: &FeatureSpectra<R>,
         sweep: u64,
         n_kept: u64,
     ) -> Result<()> {
-        if !n_kept.is_multiple_of(stride(n_kept, self.capacity)) {
-            return Ok(());
-        }
         let mut bundle = Bundle::default();
         bundle.note("format", FORMAT.to_string());
         bundle.put("sweep", &[1], &[sweep]);
         put_state(&mut bundle, state);
-        put_spectra(&mut bundle, "feature_means", &feature_means());
+        put_spectra(&mut bundle, "feature_means", feature_means);
         bundle.save(&self.path(n_kept))
     }
 
@@ -142,7 +144,9 @@ mod tests {
         fs::create_dir_all(folder.path().join("draws")).unwrap();
         let state = State::<f32>::empty(2, 3, 1);
         for number in 1..=33 {
-            draws.offer(&state, || state.features.clone(), 10 * number, number).unwrap();
+            if Draws::retains(number, 5) {
+                draws.store(&state, &state.features, 10 * number, number).unwrap();
+            }
             if number % 7 == 0 {
                 draws.prune(number).unwrap();
             }

@@ -78,6 +78,14 @@ pub enum Error {
     #[error("{}: belongs to other {what} ({found} there, {expected} now); resume with what the run was made from, or fit again", path.display())]
     OtherOrigin { path: PathBuf, what: &'static str, found: String, expected: String },
 
+    /// Ranks of one job that do not have the same before them.
+    #[error("rank {rank} has another {what} than rank 0 ({found} there, {expected} on rank 0); start all ranks with one command, one installation and the same files")]
+    RanksDiffer { rank: usize, what: String, found: String, expected: String },
+
+    /// Ranks of one job that no longer agree on the state of the chain.
+    #[error("rank {rank} does not agree with rank 0 on the state after sweep {sweep}; run all ranks on processors of one kind. The last checkpoint is sound: issfa resume goes on from it")]
+    RanksDiverged { rank: usize, sweep: u64 },
+
     /// The data do not fit into memory.
     #[error("{what} needs about {} of memory, but {} are available; use fewer rows or sites, --precision f32, --spill DIR (fit keeps the data on disk), or a larger machine", bytes(*needed), bytes(*available))]
     TooLittleMemory { what: String, needed: u64, available: u64 },
@@ -96,7 +104,7 @@ pub enum Error {
 impl Error {
     /// Whether the mistake lies in what the user gave (exit code 2) rather than in the running (exit code 1).
     pub fn is_wrong_use(&self) -> bool {
-        !matches!(self, Error::Write { .. } | Error::Diverged { .. })
+        !matches!(self, Error::Write { .. } | Error::Diverged { .. } | Error::RanksDiverged { .. })
     }
 
     /// A read failure of `path`, for `map_err`.

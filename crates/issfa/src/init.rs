@@ -83,7 +83,7 @@ fn from_clusters<R: Real>(model: &Model<R>, clusters: Vec<Vec<usize>>) -> State<
     state.noise_variance = if mean_square > 0.0 { mean_square } else { 1.0 };
     state.features = match &model.window {
         None => centroids(model, &clusters),
-        Some(window) => window.spectra_of_columns(&centroids(model, &clusters)),
+        Some(window) => window.spectra_of_columns(&centroids(model, &clusters).everywhere(model.comm.as_ref())),
     };
     let mut rows = vec![Vec::new(); n_rows];
     let tau = match model.priors.weight_mean {

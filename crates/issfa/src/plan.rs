@@ -1,6 +1,7 @@
 //! What a fit will need, before committing to it: memory and disk by count, seconds per sweep measured on a slice.
 
 use crate::chain::Chain;
+use crate::comm::Solo;
 use crate::config::Checked;
 use crate::data::memory;
 use crate::error::Result;
@@ -11,6 +12,7 @@ use crate::linalg::Real;
 use crate::structure::Shelf;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Cells of the larger slice; the smaller one has half its rows.
@@ -64,7 +66,7 @@ pub fn plan<R: Real>(checked: &Checked, shelf: &Shelf) -> Result<Plan> {
     let structure = checked.structure(observations.path(), observations.grid(), observations.n_sites(), shelf)?;
     inputs::choose_cells(&mut observations, settings, structure.grid())?;
     let (n_rows, n_sites) = (observations.n_rows(), observations.n_columns());
-    let memory_bytes = memory_needed(&observations, R::BYTES, settings);
+    let memory_bytes = memory_needed(&observations, R::BYTES, settings, 1);
     memory::check(&format!("a fit of {n_rows} x {n_sites} in {}", R::NAME), memory_bytes)?;
     let most = (SLICE_CELLS / n_sites).clamp(8, n_rows.max(8)).min(n_rows);
     let slices = [measure::<R>(checked, shelf, most.div_ceil(2))?, measure::<R>(checked, shelf, most)?];
@@ -104,7 +106,7 @@ fn measure<R: Real>(checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<M
     let mut observations = inputs::open(&slice.settings)?;
     observations.keep_first(n_rows);
     let start = Instant::now();
-    let prepared = Prepared::<R>::from_observations(slice, observations, None, shelf)?;
+    let prepared = Prepared::<R>::from_observations(slice, observations, None, shelf, Arc::new(Solo))?;
     let load_seconds = start.elapsed().as_secs_f64();
     let mut schedule = prepared.schedule(1);
     schedule.burn_in = 0;

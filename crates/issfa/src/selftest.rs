@@ -163,7 +163,7 @@ fn statistics(model: &Model<f64>, state: &State<f64>) -> [f64; STATISTICS.len()]
     let active = state.loadings.n_active() as f64;
     let unique = state.loadings.counts().iter().filter(|&&count| count == 1).count() as f64;
     let squares: f64 = state.loadings.rows().iter().flatten().map(|entry| entry.weight.powi(2)).sum();
-    let energy: f64 = state.features.squared_norms().iter().sum();
+    let energy: f64 = state.features.squared_norms(model.comm.as_ref()).iter().sum();
     let (noise, theta, repulsion) = (state.noise_variance.ln(), state.ln_theta[0], state.ibp_repulsion.ln());
     let ratio = residual / state.noise_variance;
     [

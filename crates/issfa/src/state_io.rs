@@ -5,7 +5,7 @@ use crate::data::{Centering, Preprocessing};
 use crate::error::Result;
 use crate::linalg::Real;
 use crate::model::{Entry, Loadings, State};
-use crate::spectral::{FeatureSpectra, SpectralData};
+use crate::spectral::{FeatureSpectra, SpectralData, Tiles};
 use crate::store::{Bundle, Stored};
 use crate::summary::posterior::{FeatureMoments, Posterior, Reconstruction};
 
@@ -128,9 +128,9 @@ pub fn take_posterior(stored: &Stored, with_reconstruction: Option<(usize, usize
         .collect();
     if let Some((rows, modes)) = with_reconstruction {
         let values = stored.values::<f32>("posterior.reconstruction", &[rows, modes])?;
-        let mut mean = SpectralData::zeros(rows, modes);
+        let mut mean = SpectralData::zeros(rows, Tiles::whole(modes));
         let mut from = values.as_slice();
-        for tile in mean.tile_slices_mut() {
+        for (_, tile) in mean.tiles_mut() {
             let (now, later) = from.split_at(tile.len());
             tile.copy_from_slice(now);
             from = later;

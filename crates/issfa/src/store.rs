@@ -50,17 +50,29 @@ impl Bundle {
         self.notes.insert(name.to_string(), text.into());
     }
 
-    /// Writes everything to a temporary file, flushes it to disk and renames it.
-    pub fn save(&self, path: &Path) -> Result<()> {
-        let views = self.arrays.iter().map(|(name, dtype, shape, bytes)| {
+    fn views(&self) -> impl ExactSizeIterator<Item = (&str, TensorView<'_>)> {
+        self.arrays.iter().map(|(name, dtype, shape, bytes)| {
             let view = TensorView::new(*dtype, shape.clone(), bytes).expect("bytes fill the shape");
             (name.as_str(), view)
-        });
-        let temporary = path.with_extension("tmp");
+        })
+    }
+
+    fn header(&self) -> HashMap<String, String> {
         // One note only: a map of several would be written in an order that differs from run to run.
         let notes = serde_json::to_string(&self.notes.iter().collect::<std::collections::BTreeMap<_, _>>())
             .expect("text can be written as JSON");
-        let header = HashMap::from([("notes".to_string(), notes)]);
+        HashMap::from([("notes".to_string(), notes)])
+    }
+
+    /// Everything as it would be in a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        safetensors::serialize(self.views(), Some(self.header())).expect("named arrays can be written")
+    }
+
+    /// Writes everything to a temporary file, flushes it to disk and renames it.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let (views, header) = (self.views(), self.header());
+        let temporary = path.with_extension("tmp");
         let write = || -> std::io::Result<()> {
             // The library makes files that only their owner may read; results get the usual permissions.
             let usual = fs::File::create(&temporary)?.metadata()?.permissions();
@@ -93,7 +105,11 @@ pub struct Stored {
 impl Stored {
     /// Reads a whole file and checks its header.
     pub fn open(path: &Path) -> Result<Stored> {
-        let bytes = fs::read(path).map_err(Error::read(path))?;
+        Stored::from_bytes(fs::read(path).map_err(Error::read(path))?, path)
+    }
+
+    /// What [`Bundle::to_bytes`] made; `path` is for messages.
+    pub fn from_bytes(bytes: Vec<u8>, path: &Path) -> Result<Stored> {
         let (_, metadata) = SafeTensors::read_metadata(&bytes)
             .map_err(|error| Error::malformed(path, format!("damaged or not written by issfa ({error:?})")))?;
         let text = metadata.metadata().as_ref().and_then(|map| map.get("notes").cloned()).unwrap_or_default();

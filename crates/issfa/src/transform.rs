@@ -13,7 +13,7 @@ use crate::linalg::{Real, View, multiply};
 use crate::new_rows::{Effort, RowMeans, infer};
 use crate::rng::Streams;
 use crate::run_folder::{MASK_IMAGE, Run};
-use crate::spectral::{FeatureSpectra, SpectralData, Window};
+use crate::spectral::{FeatureSpectra, SpectralData, Tiles, Window};
 use crate::structure::{Direction, Structure};
 use crate::summary::features::{read_images, read_table};
 use crate::summary::posterior::{Shown, unit_images};
@@ -267,7 +267,7 @@ impl Fitted {
         } else {
             to_spectra(rows, &self.structure, |_, _| {});
         }
-        let mut data = SpectralData::zeros(rows.len() / n_columns, n_columns);
+        let mut data = SpectralData::zeros(rows.len() / n_columns, Tiles::whole(n_columns));
         lay_out(rows, 0, &mut data);
         Loaded { data, window: is_partial.then(|| Window::new(self.structure.clone(), self.mask.sites(), holes)) }
     }
@@ -293,7 +293,7 @@ impl Fitted {
             .flat_map(|row| (0..k).map(|j| R::from_f64(if kept(j) { row.weights[j] } else { 0.0 })))
             .collect();
         let n_rows = means.len();
-        share(sums.reconstruction.tile_slices_mut().enumerate(), Vec::new, |product: &mut Vec<R>, (tile, sum)| {
+        share(sums.reconstruction.tiles_mut(), Vec::new, |product: &mut Vec<R>, (tile, sum)| {
             let features = draw.feature_means.tile(tile);
             product.resize(sum.len(), R::zero());
             let width = state.features.tiles().width(tile);
@@ -339,7 +339,7 @@ impl Sums {
             present: vec![0.0; k],
             weights: vec![0.0; n_rows * k],
             activation: vec![0.0; n_rows * k],
-            reconstruction: SpectralData::zeros(n_rows, n_modes),
+            reconstruction: SpectralData::zeros(n_rows, Tiles::whole(n_modes)),
         }
     }
 }

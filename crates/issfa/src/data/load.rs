@@ -2,9 +2,11 @@
 
 use super::preprocess::MeansOf;
 use super::{Observations, Preprocessing};
+use crate::comm::{Comm, all_gather_values, part_of};
 use crate::error::Result;
 use crate::linalg::Real;
-use crate::spectral::{SpectralData, TILE, Window};
+use crate::spectral::{SpectralData, TILE, Tiles, Window};
+use crate::store::Element;
 use crate::structure::{Direction, Structure};
 use crate::workers::share;
 use std::path::Path;
@@ -16,22 +18,25 @@ pub struct Loaded<R> {
     pub window: Option<Window>,
 }
 
-/// Loads the training rows, each centred by the means of its run, into memory or into a file in `spill`.
+/// Loads the training rows, each centred by the means of its run, into memory or into a file in `spill`. Each rank reads its
+/// share of rows, and ranks then exchange them for their shares of modes (or sites).
 pub fn training_rows<R: Real>(
     observations: &Observations,
     structure: &Arc<Structure>,
     preprocessing: &Preprocessing,
     spill: Option<&Path>,
+    comm: &dyn Comm,
 ) -> Result<Loaded<R>> {
     let (n_rows, n_columns) = (observations.n_rows(), observations.n_columns());
-    let holes = find_holes(observations)?;
+    let holes = find_holes(observations, comm)?;
     let is_partial = !observations.mask().is_full() || holes.iter().any(|holes| !holes.is_empty());
+    let tiles = Tiles::shared(n_columns, comm);
     let mut data = match spill {
-        None => SpectralData::zeros(n_rows, n_columns),
-        Some(folder) => SpectralData::spilled(n_rows, n_columns, folder)?,
+        None => SpectralData::zeros(n_rows, tiles),
+        Some(folder) => SpectralData::spilled(n_rows, tiles, folder)?,
     };
     let covariates = observations.covariates();
-    observations.for_each_chunk(&mut |run, first_row, values| {
+    observations.for_each_chunk_of(part_of(n_rows, comm.rank(), comm.size()), &mut |run, first_row, values| {
         let prepare = |at: usize, row: &mut [f64]| {
             preprocessing.apply(row, covariates.row(first_row + at), MeansOf::Run(run));
         };
@@ -47,26 +52,58 @@ pub fn training_rows<R: Real>(
         } else {
             to_spectra(values, structure, prepare);
         }
-        lay_out(values, first_row, &mut data);
+        if tiles.is_shared() {
+            hand_over(Some((first_row, values)), &mut data, comm);
+        } else {
+            lay_out(values, first_row, &mut data);
+        }
         Ok(())
     })?;
+    // Other ranks may have more chunks than this one.
+    while tiles.is_shared() && hand_over(None, &mut data, comm) {}
     let window = is_partial.then(|| Window::new(structure.clone(), observations.mask().sites(), holes));
     Ok(Loaded { data, window })
 }
 
-/// The columns that each row lacks.
-fn find_holes(observations: &Observations) -> Result<Vec<Vec<u32>>> {
-    let mut holes = vec![Vec::new(); observations.n_rows()];
-    if !observations.may_have_holes() {
-        return Ok(holes);
+/// One round of an exchange: gives every rank its modes of a chunk of rows, if there is one, and lays out what it gets.
+/// Returns whether any rank had something.
+fn hand_over<R: Real>(chunk: Option<(usize, &[f64])>, data: &mut SpectralData<R>, comm: &dyn Comm) -> bool {
+    if !all_gather_values(comm, &[u32::from(chunk.is_some())]).contains(&1) {
+        return false;
     }
-    observations.for_each_chunk(&mut |_, first_row, values| {
-        for (at, row) in values.chunks_exact(observations.n_columns()).enumerate() {
-            holes[first_row + at] = holes_of(row);
+    let tiles = data.tiles();
+    let parcel = |rank: usize| {
+        let Some((first_row, spectra)) = chunk else { return Vec::new() };
+        let modes = tiles.of_rank(rank, comm.size()).owned_modes();
+        let values = spectra.chunks_exact(tiles.n_modes).flat_map(|row| &row[modes.clone()]);
+        let values: Vec<R> = values.map(|&x| R::from_f64(x)).collect();
+        [u64::write(&[first_row as u64]), R::write(&values)].concat()
+    };
+    for parcel in comm.exchange((0..comm.size()).map(parcel).collect()).iter().filter(|parcel| !parcel.is_empty()) {
+        let (first_row, values) = parcel.split_at(8);
+        lay_out(&R::read(values), u64::read(first_row)[0] as usize, data);
+    }
+    true
+}
+
+/// The columns that each row lacks, on every rank.
+fn find_holes(observations: &Observations, comm: &dyn Comm) -> Result<Vec<Vec<u32>>> {
+    let n_rows = observations.n_rows();
+    if !observations.may_have_holes() {
+        return Ok(vec![Vec::new(); n_rows]);
+    }
+    let (mut counts, mut holes) = (Vec::new(), Vec::new());
+    observations.for_each_chunk_of(part_of(n_rows, comm.rank(), comm.size()), &mut |_, _, values| {
+        for row in values.chunks_exact(observations.n_columns()) {
+            let of_row = holes_of(row);
+            counts.push(of_row.len() as u32);
+            holes.extend(of_row);
         }
         Ok(())
     })?;
-    Ok(holes)
+    let mut holes = all_gather_values(comm, &holes).into_iter();
+    let counts = all_gather_values(comm, &counts);
+    Ok(counts.into_iter().map(|count| holes.by_ref().take(count as usize).collect()).collect())
 }
 
 /// The columns at which a row is NaN.
@@ -83,19 +120,16 @@ pub fn to_spectra(values: &mut [f64], structure: &Structure, prepare: impl Fn(us
     });
 }
 
-/// Copies a block of full spectra into their places in the tiles.
-pub fn lay_out<R: Real>(spectra: &[f64], first_row: usize, data: &mut SpectralData<R>) {
-    let (n_rows, n_modes) = (data.n_rows(), data.n_modes());
-    share(
-        data.tile_slices_mut().enumerate(),
-        || (),
-        |_, (tile, place)| {
-            let width = place.len() / n_rows;
-            let rows = place[first_row * width..].chunks_exact_mut(width);
-            for (to, spectrum) in rows.zip(spectra.chunks_exact(n_modes)) {
-                let from = &spectrum[tile * TILE..tile * TILE + width];
-                to.iter_mut().zip(from).for_each(|(to, x)| *to = R::from_f64(*x));
-            }
-        },
-    );
+/// Copies a block of spectra, at the modes that are here, into their places in the tiles.
+pub fn lay_out<E: Real, R: Real>(spectra: &[E], first_row: usize, data: &mut SpectralData<R>) {
+    let (n_rows, here) = (data.n_rows(), data.tiles().owned_modes());
+    let work = |_: &mut (), (tile, place): (usize, &mut [R])| {
+        let width = place.len() / n_rows;
+        let first = tile * TILE - here.start;
+        let rows = place[first_row * width..].chunks_exact_mut(width);
+        for (to, spectrum) in rows.zip(spectra.chunks_exact(here.len())) {
+            to.iter_mut().zip(&spectrum[first..first + width]).for_each(|(to, x)| *to = R::from_f64(x.to_f64()));
+        }
+    };
+    share(data.tiles_mut(), || (), work);
 }

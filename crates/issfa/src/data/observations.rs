@@ -295,7 +295,17 @@ impl Observations {
         self.visit_chunks(Cells::FiniteOrMissing, visit)
     }
 
+    /// [`Observations::for_each_chunk`] of some rows only; other rows are hardly read.
+    pub fn for_each_chunk_of(&self, rows: Range<usize>, visit: &mut Visit) -> Result<()> {
+        let cells = if self.missing == Missing::Error { Cells::Finite } else { Cells::FiniteOrMissing };
+        self.visit_rows(rows, cells, visit)
+    }
+
     fn visit_chunks(&self, cells: Cells, visit: &mut Visit) -> Result<()> {
+        self.visit_rows(0..self.n_rows(), cells, visit)
+    }
+
+    fn visit_rows(&self, rows: Range<usize>, cells: Cells, visit: &mut Visit) -> Result<()> {
         let rows_at_once = (self.chunk_bytes / (8 * self.n_sites)).max(1);
         let mut values = Vec::new();
         for (run, source) in self.sources.iter().enumerate() {
@@ -304,11 +314,17 @@ impl Observations {
             let (n_kept, mut first, mut seen) = (self.run_rows(run).len(), 0, 0);
             while seen < n_kept {
                 let n = rows_at_once.min(source.n_rows() - first).min(n_kept + empty.len() - first);
-                values.resize(n * self.n_sites, 0.0);
-                source.read_rows(first, &mut values)?;
-                let n_left = self.compact(&mut values, first, &empty);
-                check_cells(&values, &self.mask, first, source.as_ref(), cells)?;
-                visit(run, self.starts[run] + seen, &mut values)?;
+                let n_left = n - empty.iter().filter(|row| (first..first + n).contains(*row)).count();
+                let start = self.starts[run] + seen;
+                let wanted = rows.start.max(start)..rows.end.min(start + n_left);
+                if !wanted.is_empty() {
+                    values.resize(n * self.n_sites, 0.0);
+                    source.read_rows(first, &mut values)?;
+                    self.compact(&mut values, first, &empty);
+                    check_cells(&values, &self.mask, first, source.as_ref(), cells)?;
+                    let place = |row: usize| (row - start) * self.n_columns();
+                    visit(run, wanted.start, &mut values[place(wanted.start)..place(wanted.end)])?;
+                }
                 first += n;
                 seen += n_left;
             }
@@ -318,11 +334,11 @@ impl Observations {
 }
 
 impl Observations {
-    /// Keeps the columns of the mask and the rows that are not empty; returns how many rows are left.
-    fn compact(&self, values: &mut Vec<f64>, first_row: usize, empty: &[usize]) -> usize {
+    /// Keeps the columns of the mask and the rows that are not empty.
+    fn compact(&self, values: &mut Vec<f64>, first_row: usize, empty: &[usize]) {
         let (n_sites, n_columns) = (self.n_sites, self.n_columns());
         if self.mask.is_full() && empty.is_empty() {
-            return values.len() / n_sites;
+            return;
         }
         let mut n_left = 0;
         for row in (0..values.len() / n_sites).filter(|row| !empty.contains(&(first_row + row))) {
@@ -333,7 +349,6 @@ impl Observations {
             n_left += 1;
         }
         values.truncate(n_left * n_columns);
-        n_left
     }
 }
 

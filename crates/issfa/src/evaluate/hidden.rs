@@ -1,6 +1,7 @@
 //! Prediction of hidden cells: some cells of new rows are hidden, inferred from the rest, and compared; and the same
 //! for principal components by least squares on the visible cells.
 
+use crate::comm::Solo;
 use crate::data::load::{Loaded, training_rows};
 use crate::data::preprocess::MeansOf;
 use crate::data::regression::Regression;
@@ -165,7 +166,7 @@ fn visible_products(prepared: &[f64], features: &[f64], gram: &[f64], k: usize) 
 fn add_pca_errors<R: Real>(run: &Run, fitted: &Fitted, rows: &mut [Row]) -> Result<()> {
     run.check_inputs()?;
     let training = run.observations()?;
-    let Loaded { data, window } = training_rows::<R>(&training, &fitted.structure, &fitted.preprocessing, None)?;
+    let Loaded { data, window } = training_rows::<R>(&training, &fitted.structure, &fitted.preprocessing, None, &Solo)?;
     let components = pca::components(&data, MOST_COMPONENTS).spectra;
     let (d, n_sites) = (components.n_features(), fitted.mask.n_columns());
     let mut images = vec![0.0; d * n_sites];

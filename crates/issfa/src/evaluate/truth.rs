@@ -1,6 +1,7 @@
 //! Measures against a simulation's truth.
 
 use super::coverage::{Truth, coverage};
+use crate::comm::Solo;
 use crate::data::load::training_rows;
 use crate::data::read::npy::{read_npy_f32, read_npy_f64};
 use crate::data::{Mask, Observations, Preprocessing};
@@ -136,7 +137,7 @@ fn recovery_error(cosines: &[f64]) -> f64 {
 fn raw_rows<R: Real>(path: &Path, structure: &Arc<Structure>, mask: &Mask) -> Result<SpectralData<R>> {
     let mut observations = Observations::open(&[path.to_path_buf()])?;
     observations.set_mask(mask.clone());
-    Ok(training_rows(&observations, structure, &Preprocessing::nothing(), None)?.data)
+    Ok(training_rows(&observations, structure, &Preprocessing::nothing(), None, &Solo)?.data)
 }
 
 fn heldout_error<R: Real>(fitted: &Fitted, folder: &Path) -> Result<f64> {

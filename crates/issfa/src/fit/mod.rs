@@ -1,6 +1,8 @@
 //! A fit from settings to results: load, start chains, keep draws and checkpoints, write what was found.
 
+mod agreement;
 mod prepared;
+mod ranks;
 
 pub use prepared::{Prepared, memory_needed};
 
@@ -23,6 +25,7 @@ use crate::summary::export::{self, RunImages};
 use crate::summary::features::{Setting, read_images};
 use crate::summary::posterior::Shown;
 use crate::summary::{PersistentFeatures, Posterior};
+use crate::sweep::SweepInfo;
 use crate::trace::{TraceRow, TraceWriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -50,18 +53,22 @@ pub enum Ending {
 pub fn fit<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Observer) -> Result<Ending> {
     // Before anything is replaced: the run to start from may be the one that is.
     let start = prepared.start_of_run()?;
-    prepare_output(folder, Output::Run)?;
-    prepared.structure.save_graphs(folder)?;
-    prepared.write_place(folder)?;
-    Run::write_config(folder, &prepared.recorded_settings())?;
+    if prepared.is_first() {
+        prepare_output(folder, Output::Run)?;
+        prepared.structure.save_graphs(folder)?;
+        prepared.write_place(folder)?;
+        Run::write_config(folder, &prepared.recorded_settings())?;
+    }
     run_chains(prepared, folder, observer, start.as_ref())
 }
 
 /// Goes on with a fit that stopped.
 pub fn resume<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Observer) -> Result<Ending> {
     // Before anything is written: the checkpoint may belong to something else.
-    checkpoint::check_origin(folder, &prepared.recorded_settings().fingerprint())?;
-    Run::write_config(folder, &prepared.recorded_settings())?;
+    if prepared.is_first() {
+        checkpoint::check_origin(folder, &prepared.recorded_settings().fingerprint())?;
+        Run::write_config(folder, &prepared.recorded_settings())?;
+    }
     run_chains(prepared, folder, observer, None)
 }
 
@@ -78,12 +85,14 @@ fn run_chains<R: Real>(
         let chain_folder = Run::chain_folder(folder, number);
         let mut going = Going::start(prepared, &chain_folder, number, start)?;
         ending = going.run(observer, deadline, n_chains - number)?;
-        going.write_results(None)?;
+        if let Some(books) = &going.books {
+            books.write_results(prepared, None)?;
+        }
         if ending != Ending::Finished {
             break;
         }
     }
-    if ending == Ending::Finished {
+    if ending == Ending::Finished && prepared.is_first() {
         if n_chains > 1 {
             write_stability(prepared, folder, n_chains)?;
         }
@@ -98,7 +107,8 @@ fn write_evidence<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut
         return Ok(());
     }
     let (n_rows, n_sites, settings) = (prepared.record.n_rows, prepared.record.n_sites, &prepared.checked.settings);
-    if !evidence::is_cheap(n_rows, n_sites, settings.sweeps * u64::from(settings.chains)) {
+    let is_cheap = evidence::is_cheap(n_rows, n_sites, settings.sweeps * u64::from(settings.chains));
+    if !is_cheap || prepared.model.data.tiles().is_shared() {
         observer.note(&format!("issfa report {} adds the eigenvalues of the data and their figure", folder.display()));
         return Ok(());
     }
@@ -116,17 +126,24 @@ fn write_stability<R: Real>(prepared: &Prepared<R>, folder: &Path, n_chains: u32
     for (at, chain_folder) in folders.iter().enumerate() {
         let others: Vec<_> =
             images.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, list)| list.clone()).collect();
-        Going::start(prepared, chain_folder, at as u32 + 1, None)?.write_results(Some(&others))?;
+        Books::open(prepared, chain_folder)?.0.write_results(prepared, Some(&others))?;
     }
     Ok(())
 }
 
-/// A chain on its way, with its files.
+/// A chain on its way.
 struct Going<'a, R> {
     prepared: &'a Prepared<R>,
-    folder: PathBuf,
     schedule: Schedule,
     chain: Chain<R>,
+    n_kept: u64,
+    /// Kept by rank 0.
+    books: Option<Books>,
+}
+
+/// What is written about a chain.
+struct Books {
+    folder: PathBuf,
     posterior: Posterior,
     counters: Counters,
     draws: Draws,
@@ -134,40 +151,91 @@ struct Going<'a, R> {
     fingerprint: String,
 }
 
+/// What is to happen after a sweep, on all ranks alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    GoOn,
+    Save,
+    End(Ending),
+}
+
+impl Books {
+    /// Goes on with a folder's books, from its checkpoint.
+    fn open<R: Real>(prepared: &Prepared<R>, folder: &Path) -> Result<(Books, Checkpoint<R>)> {
+        let fingerprint = prepared.recorded_settings().fingerprint();
+        let mut checkpoint = checkpoint::load(folder, &fingerprint, prepared.with_reconstruction())?;
+        let draws = Draws::new(folder, prepared.checked.settings.keep_draws);
+        draws.prune(checkpoint.posterior.n_kept)?;
+        let books = Books {
+            trace: TraceWriter::reopen(&folder.join("trace.csv"), checkpoint.sweep)?,
+            folder: folder.to_path_buf(),
+            posterior: std::mem::replace(&mut checkpoint.posterior, Posterior::new(None)),
+            counters: checkpoint.counters.clone(),
+            draws,
+            fingerprint,
+        };
+        Ok((books, checkpoint))
+    }
+
+    /// New books of a chain that starts in `state`.
+    fn create<R: Real>(prepared: &Prepared<R>, folder: &Path, state: State<R>) -> Result<Books> {
+        std::fs::create_dir_all(folder).map_err(Error::write(folder))?;
+        let mut books = Books {
+            trace: TraceWriter::create(&folder.join("trace.csv"), prepared.model.spectrum.n_parameters())?,
+            folder: folder.to_path_buf(),
+            posterior: Posterior::new(prepared.with_reconstruction()),
+            counters: Counters::default(),
+            draws: Draws::new(folder, prepared.checked.settings.keep_draws),
+            fingerprint: prepared.recorded_settings().fingerprint(),
+        };
+        books.draws.create(&prepared.preprocessing)?;
+        books.save(0, state)?;
+        Ok(books)
+    }
+
+    /// Trace first, then the checkpoint that relies on it, then what only the old checkpoint needed may go.
+    fn save<R: Real>(&mut self, sweep: u64, state: State<R>) -> Result<()> {
+        self.trace.flush()?;
+        let (posterior, counters) = (self.posterior.clone(), self.counters.clone());
+        checkpoint::save(&self.folder, &self.fingerprint, &Checkpoint { sweep, state, posterior, counters })?;
+        self.draws.prune(self.posterior.n_kept)
+    }
+
+    fn add_times(&mut self, row: &TraceRow, info: &SweepInfo) {
+        for step in &info.steps {
+            let sums = self.counters.kernels.entry(step.kernel.name().into()).or_default();
+            sums.0 += step.seconds;
+            sums.1 += u64::from(step.info.proposed);
+            sums.2 += u64::from(step.info.accepted);
+        }
+        self.counters.seconds += row.seconds;
+    }
+}
+
 impl<'a, R: Real> Going<'a, R> {
     /// From the folder's checkpoint, or from the beginning.
     fn start(prepared: &'a Prepared<R>, folder: &Path, number: u32, start: Option<&State<R>>) -> Result<Going<'a, R>> {
-        let fingerprint = prepared.recorded_settings().fingerprint();
-        let draws = Draws::new(folder, prepared.checked.settings.keep_draws);
-        let trace_path = folder.join("trace.csv");
-        let (checkpoint, trace) = if checkpoint::path(folder).is_file() {
-            let checkpoint = checkpoint::load(folder, &fingerprint, prepared.with_reconstruction())?;
-            draws.prune(checkpoint.posterior.n_kept)?;
-            let trace = TraceWriter::reopen(&trace_path, checkpoint.sweep)?;
-            (checkpoint, trace)
+        let comm = prepared.model.comm.as_ref();
+        let exists = ranks::told(comm, || checkpoint::path(folder).is_file());
+        let (books, checkpoint) = if exists {
+            let opened = prepared.is_first().then(|| Books::open(prepared, folder)).transpose()?;
+            let (books, checkpoint) = opened.unzip();
+            (books, ranks::hand_out(&prepared.model, checkpoint)?)
         } else {
-            std::fs::create_dir_all(folder).map_err(Error::write(folder))?;
-            draws.create(&prepared.preprocessing)?;
-            let checkpoint = Checkpoint {
-                sweep: 0,
-                state: start.map_or_else(|| prepared.initial_state(number), |state| Ok(state.clone()))?,
-                posterior: Posterior::new(prepared.with_reconstruction()),
-                counters: Counters::default(),
+            let state = match start {
+                Some(state) => state.clone(),
+                None => prepared.initial_state(number)?,
             };
-            let trace = TraceWriter::create(&trace_path, prepared.model.spectrum.n_parameters())?;
-            checkpoint::save(folder, &fingerprint, &checkpoint)?;
-            (checkpoint, trace)
+            let whole = state.gathered(comm);
+            (whole.map(|whole| Books::create(prepared, folder, whole)).transpose()?, ranks::Position { sweep: 0, state })
         };
+        let schedule = prepared.schedule(number);
         Ok(Going {
+            n_kept: schedule.n_kept(checkpoint.sweep),
             prepared,
-            folder: folder.to_path_buf(),
-            schedule: prepared.schedule(number),
+            schedule,
             chain: Chain::new(checkpoint.state, checkpoint.sweep),
-            posterior: checkpoint.posterior,
-            counters: checkpoint.counters,
-            draws,
-            trace,
-            fingerprint,
+            books,
         })
     }
 
@@ -182,17 +250,24 @@ impl<'a, R: Real> Going<'a, R> {
             let to_go = total - self.chain.sweep + u64::from(chains_left) * total;
             let left = start.elapsed().mul_f64(to_go as f64 / done as f64);
             observer.sweep(&row, total, left);
-            if observer.wants_stop() {
-                ending = Ending::Stopped;
-                break;
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) && self.chain.sweep < total {
-                ending = Ending::OutOfTime;
-                break;
-            }
-            if saved.1.elapsed() >= self.prepared.checked.checkpoint_every {
-                self.save()?;
-                saved = (self.chain.sweep, Instant::now());
+            let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline) && self.chain.sweep < total;
+            let is_time_to_save = saved.1.elapsed() >= self.prepared.checked.checkpoint_every;
+            let own = match (observer.wants_stop(), is_late, is_time_to_save) {
+                (true, _, _) => Next::End(Ending::Stopped),
+                (_, true, _) => Next::End(Ending::OutOfTime),
+                (_, _, true) => Next::Save,
+                _ => Next::GoOn,
+            };
+            match ranks::agree(self.prepared.model.comm.as_ref(), &self.chain, own)? {
+                Next::GoOn => {}
+                Next::Save => {
+                    self.save()?;
+                    saved = (self.chain.sweep, Instant::now());
+                }
+                Next::End(early) => {
+                    ending = early;
+                    break;
+                }
             }
         }
         if saved.0 != self.chain.sweep {
@@ -204,52 +279,66 @@ impl<'a, R: Real> Going<'a, R> {
     fn one_sweep(&mut self) -> Result<TraceRow> {
         let start = Instant::now();
         let prepared = self.prepared;
+        let comm = prepared.model.comm.as_ref();
         let info = self.chain.step(&prepared.model, &self.schedule)?;
         let sweep = self.chain.sweep;
         if self.schedule.keeps(sweep) {
-            let n_planned = self.schedule.n_kept(self.schedule.sweeps);
-            let shown =
-                Shown { structure: &prepared.structure, mask: &prepared.mask, preprocessing: &prepared.preprocessing };
-            self.posterior.add(&self.chain.state, &shown, prepared.checked.settings.exceed, n_planned);
-            let means = || features::conditional_means(&prepared.model, &self.chain.state);
-            self.draws.offer(&self.chain.state, means, sweep, self.posterior.n_kept)?;
+            self.keep()?;
         }
         let mut row = TraceRow::new(&prepared.model, &self.chain.state, &info, prepared.units());
-        row.heldout_residual = prepared.heldout.as_ref().map(|data| {
-            let streams = self.schedule.streams(sweep);
-            let means = features::conditional_means(&prepared.model, &self.chain.state);
-            let residual = new_rows::mean_squared_residual(data, &self.chain.state, &means, &streams);
-            prepared.units().noise_variance(residual)
-        });
+        if prepared.checked.settings.heldout.is_some() {
+            let means = features::conditional_means(&prepared.model, &self.chain.state).gathered(comm);
+            let residual = |(data, means)| {
+                let streams = self.schedule.streams(sweep);
+                prepared
+                    .units()
+                    .noise_variance(new_rows::mean_squared_residual(data, &self.chain.state, means, &streams))
+            };
+            row.heldout_residual = prepared.heldout.as_ref().zip(means.as_ref()).map(residual);
+        }
         row.chain = self.schedule.chain;
         row.sweep = sweep;
         row.seconds = start.elapsed().as_secs_f64();
-        for step in &info.steps {
-            let sums = self.counters.kernels.entry(step.kernel.name().into()).or_default();
-            sums.0 += step.seconds;
-            sums.1 += u64::from(step.info.proposed);
-            sums.2 += u64::from(step.info.accepted);
+        if let Some(books) = &mut self.books {
+            books.add_times(&row, &info);
+            books.trace.push(&row)?;
         }
-        self.counters.seconds += row.seconds;
-        self.trace.push(&row)?;
         Ok(row)
     }
 
-    /// Trace first, then the checkpoint that relies on it, then what only the old checkpoint needed may go.
-    fn save(&mut self) -> Result<()> {
-        self.trace.flush()?;
-        let checkpoint = Checkpoint {
-            sweep: self.chain.sweep,
-            state: self.chain.state.clone(),
-            posterior: self.posterior.clone(),
-            counters: self.counters.clone(),
-        };
-        checkpoint::save(&self.folder, &self.fingerprint, &checkpoint)?;
-        self.draws.prune(self.posterior.n_kept)
+    /// Adds the state to the posterior and to the draws.
+    fn keep(&mut self) -> Result<()> {
+        let prepared = self.prepared;
+        let comm = prepared.model.comm.as_ref();
+        self.n_kept += 1;
+        let capacity = prepared.checked.settings.keep_draws;
+        let means = Draws::retains(self.n_kept, capacity)
+            .then(|| features::conditional_means(&prepared.model, &self.chain.state).gathered(comm));
+        // Where nothing is shared, the state is whole as it is.
+        let gathered = if comm.size() > 1 { self.chain.state.gathered(comm) } else { None };
+        let Some(books) = &mut self.books else { return Ok(()) };
+        let state = gathered.as_ref().unwrap_or(&self.chain.state);
+        let n_planned = self.schedule.n_kept(self.schedule.sweeps);
+        let shown =
+            Shown { structure: &prepared.structure, mask: &prepared.mask, preprocessing: &prepared.preprocessing };
+        books.posterior.add(state, &shown, prepared.checked.settings.exceed, n_planned);
+        if let Some(means) = means.flatten() {
+            books.draws.store(state, &means, self.chain.sweep, self.n_kept)?;
+        }
+        Ok(())
     }
 
-    fn write_results(&self, others: Option<&[Vec<Vec<f32>>]>) -> Result<()> {
-        let prepared = self.prepared;
+    fn save(&mut self) -> Result<()> {
+        let state = self.chain.state.gathered(self.prepared.model.comm.as_ref());
+        match self.books.as_mut().zip(state) {
+            Some((books, state)) => books.save(self.chain.sweep, state),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Books {
+    fn write_results<R: Real>(&self, prepared: &Prepared<R>, others: Option<&[Vec<Vec<f32>>]>) -> Result<()> {
         let (record, settings) = (&prepared.record, &prepared.checked.settings);
         let mut found = PersistentFeatures::new(
             &self.posterior,
@@ -279,13 +368,12 @@ impl<'a, R: Real> Going<'a, R> {
         }
         export::write_synchrony(&found, &record.runs, settings.seed, &self.folder)?;
         if let Some(reconstruction) = &self.posterior.reconstruction {
-            self.write_reconstruction(&reconstruction.mean)?;
+            self.write_reconstruction(prepared, &reconstruction.mean)?;
         }
         Ok(())
     }
 
-    fn write_reconstruction(&self, mean: &SpectralData<f32>) -> Result<()> {
-        let prepared = self.prepared;
+    fn write_reconstruction<R: Real>(&self, prepared: &Prepared<R>, mean: &SpectralData<f32>) -> Result<()> {
         let empty: &[usize] = &prepared.record.empty_rows;
         let n_rows = mean.n_rows() + empty.len();
         let shape: Vec<usize> = std::iter::once(n_rows).chain(prepared.structure.grid().iter().copied()).collect();

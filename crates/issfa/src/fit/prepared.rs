@@ -1,7 +1,9 @@
 //! What a fit loads once: inputs read, checked and prepared, the structure, the model, and what the run is known by.
 
+use super::{agreement, ranks};
 use crate::chain::Schedule;
 use crate::checkpoint::{self};
+use crate::comm::{Comm, Solo};
 use crate::config::{Checked, FORMAT, Init, Record, Settings};
 use crate::data::load::{Loaded, training_rows};
 use crate::data::nifti::space::check_same_place;
@@ -15,6 +17,8 @@ use crate::kernels::Kernel;
 use crate::linalg::Real;
 use crate::model::{Model, State};
 use crate::run_folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Run};
+use crate::state_io::{put_preprocessing, take_preprocessing};
+use crate::store::{Bundle, Stored};
 use crate::structure::{Shelf, Spectrum, Structure};
 use crate::trace::Units;
 use std::path::Path;
@@ -37,15 +41,16 @@ pub struct Prepared<R> {
 }
 
 /// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments, means and
-/// slopes of every run. Under a mask features are drawn by way of the whole grid, several times over.
-pub fn memory_needed(observations: &Observations, bytes: usize, settings: &Settings) -> u64 {
+/// slopes of every run. Under a mask features are drawn by way of the whole grid, several times over. Ranks share the data;
+/// the figure is that of rank 0, which keeps the rest.
+pub fn memory_needed(observations: &Observations, bytes: usize, settings: &Settings, n_ranks: usize) -> u64 {
     let [n_rows, n_columns, n_grid, n_runs] =
         [observations.n_rows(), observations.n_columns(), observations.n_sites(), observations.n_runs()]
             .map(|n| n as u64);
     let cells = n_rows * n_columns;
     let is_masked = n_columns < n_grid || observations.may_have_holes();
     let features = 64 * (n_grid * (2 * bytes as u64 + if is_masked { 40 } else { 0 }) + 20 * n_columns);
-    let data = if settings.spill.is_some() { SPILL_CHUNK_BYTES as u64 } else { cells * bytes as u64 };
+    let data = if settings.spill.is_some() { SPILL_CHUNK_BYTES as u64 } else { cells * bytes as u64 / n_ranks as u64 };
     let nuisance = 2 * 8 * n_runs * n_columns * (1 + observations.covariates().n_columns() as u64);
     data + if settings.reconstruct { 4 * n_rows * n_grid } else { 0 } + features + nuisance + (64 << 20)
 }
@@ -55,15 +60,16 @@ const SPILL_CHUNK_BYTES: usize = 256 << 20;
 
 impl<R: Real> Prepared<R> {
     /// Opens, checks and loads the inputs.
-    pub fn load(checked: Checked, shelf: &Shelf) -> Result<Prepared<R>> {
+    pub fn load(checked: Checked, shelf: &Shelf, comm: Arc<dyn Comm>) -> Result<Prepared<R>> {
         let observations = inputs::open(&checked.settings)?;
-        Prepared::from_observations(checked, observations, None, shelf)
+        Prepared::from_observations(checked, observations, None, shelf, comm)
     }
 
     /// The same for a run that exists, with its own mask.
-    pub fn load_again(run: Run) -> Result<Prepared<R>> {
+    pub fn load_again(run: Run, comm: Arc<dyn Comm>) -> Result<Prepared<R>> {
         let (observations, mask) = (inputs::open(&run.checked.settings)?, run.mask()?);
-        Prepared::from_observations(run.checked, observations, Some(mask), &Shelf::of(&run.folder, &run.record.graphs))
+        let shelf = Shelf::of(&run.folder, &run.record.graphs);
+        Prepared::from_observations(run.checked, observations, Some(mask), &shelf, comm)
     }
 
     /// [`Prepared::load`] on rows that are already open, with a mask if it is known.
@@ -72,6 +78,7 @@ impl<R: Real> Prepared<R> {
         mut observations: Observations,
         mask: Option<Mask>,
         shelf: &Shelf,
+        comm: Arc<dyn Comm>,
     ) -> Result<Prepared<R>> {
         let space = observations.space().cloned();
         let usual = if space.is_some() { Centering::Site } else { Centering::None };
@@ -84,6 +91,8 @@ impl<R: Real> Prepared<R> {
             // Longer stretches in the file: the disk is written in an order that it likes.
             observations.set_chunk_bytes(SPILL_CHUNK_BYTES);
         }
+        let (records, side_checksums) = (inputs::records(settings, &observations)?, inputs::side_checksums(settings)?);
+        agreement::check(comm.as_ref(), settings, &records, &side_checksums)?;
         let (n_rows, n_sites) = (observations.n_rows(), observations.n_sites());
         let structure = Arc::new(checked.structure(observations.path(), observations.grid(), n_sites, shelf)?);
         match mask {
@@ -91,11 +100,11 @@ impl<R: Real> Prepared<R> {
             None => inputs::choose_cells(&mut observations, settings, structure.grid())?,
         }
         let n_columns = observations.n_columns();
-        let needed = memory_needed(&observations, R::BYTES, settings);
+        let needed = memory_needed(&observations, R::BYTES, settings, comm.size());
         memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), needed)?;
-        let (preprocessing, findings) = Preprocessing::fit(&observations, centering, settings.scale)?;
+        let (preprocessing, findings) = fit_preprocessing(&observations, centering, settings.scale, comm.as_ref())?;
         let Loaded { data, window } =
-            training_rows(&observations, &structure, &preprocessing, settings.spill.as_deref())?;
+            training_rows(&observations, &structure, &preprocessing, settings.spill.as_deref(), comm.as_ref())?;
         let spectrum = Spectrum::new(&structure, &checked.curve);
         let priors = checked.priors(&spectrum, preprocessing.factor, findings.n_cells)?;
         let one_by_one = settings.sweep.kernels.contains(&Kernel::FeaturesOneByOne);
@@ -103,10 +112,7 @@ impl<R: Real> Prepared<R> {
             let problem = "draws features from whole rows only; leave out this kernel, or --mask and --missing impute";
             return Err(Error::setting("kernels", Kernel::FeaturesOneByOne.name(), problem));
         }
-        let mut model = match window {
-            None => Model::new(data, spectrum, priors),
-            Some(window) => Model::in_window(data, window, spectrum, priors),
-        };
+        let mut model = Model::with(data, window, spectrum, priors, comm.clone());
         model.max_features = settings.max_features.unwrap_or(usize::MAX);
         model.birth_rounds = settings.sweep.birth_rounds;
         model.row_sweeps = settings.sweep.row_sweeps;
@@ -120,11 +126,11 @@ impl<R: Real> Prepared<R> {
             structure: structure.expression(),
             theta: model.spectrum.parameter_names(),
             data_scale: preprocessing.factor,
-            inputs: inputs::records(settings, &observations)?,
+            inputs: records,
             images: space.is_some(),
             runs: observations.runs(),
             covariates: preprocessing.covariates.clone(),
-            side_checksums: inputs::side_checksums(settings)?,
+            side_checksums,
             n_masked_sites: (!observations.mask().is_full()).then_some(n_columns),
             mask_checksum: (!observations.mask().is_full()).then(|| observations.mask().checksum()),
             n_missing_cells: (observations.n_rows() * n_columns) as u64 - findings.n_cells as u64,
@@ -133,7 +139,8 @@ impl<R: Real> Prepared<R> {
         };
         let mask = observations.mask().clone();
         let load = |path: &Path| load_heldout(path, &observations, &structure, &preprocessing, settings);
-        let heldout = settings.heldout.as_deref().map(load).transpose()?;
+        // Rank 0 alone looks at them, with features gathered.
+        let heldout = settings.heldout.as_deref().filter(|_| comm.rank() == 0).map(load).transpose()?;
         Ok(Prepared {
             memory: needed,
             structure,
@@ -146,6 +153,11 @@ impl<R: Real> Prepared<R> {
             record,
             checked,
         })
+    }
+
+    /// Whether this is rank 0, which writes what there is to write.
+    pub fn is_first(&self) -> bool {
+        self.model.comm.rank() == 0
     }
 
     /// The factors between the sampler's units and the user's.
@@ -199,14 +211,18 @@ impl<R: Real> Prepared<R> {
         match &self.checked.init {
             Init::KMeans(n) => Ok(init::k_means(&self.model, *n, self.checked.settings.seed, chain)),
             Init::Empty => Ok(init::empty(&self.model)),
-            Init::Run(folder) => self.state_of_run(folder),
+            Init::Run(folder) => {
+                let state = self.is_first().then(|| self.state_of_run(folder)).transpose()?;
+                let (_, whole) = ranks::broadcast_state(self.model.comm.as_ref(), state.map(|state| (0, state)))?;
+                Ok(ranks::own_part(&self.model, whole))
+            }
         }
     }
 
     /// The state of the run to start from, where there is one.
     pub(super) fn start_of_run(&self) -> Result<Option<State<R>>> {
         match &self.checked.init {
-            Init::Run(folder) => self.state_of_run(folder).map(Some),
+            Init::Run(_) => Ok(Some(self.initial_state(1)?)),
             _ => Ok(None),
         }
     }
@@ -236,6 +252,38 @@ impl<R: Real> Prepared<R> {
     }
 }
 
+/// Rank 0 reads all rows as a stream and fits; the others are told. (Sums over rows in another order have other bits.)
+fn fit_preprocessing(
+    observations: &Observations,
+    centering: Centering,
+    scale: bool,
+    comm: &dyn Comm,
+) -> Result<(Preprocessing, Findings)> {
+    if comm.size() == 1 {
+        return Preprocessing::fit(observations, centering, scale);
+    }
+    let mut bytes = Vec::new();
+    if comm.rank() == 0 {
+        let (preprocessing, findings) = Preprocessing::fit(observations, centering, scale)?;
+        let mut bundle = Bundle::default();
+        put_preprocessing(&mut bundle, &preprocessing);
+        let Findings { share_of_site_means, sum_of_squares, nothing_left, n_cells } = findings;
+        let numbers = [share_of_site_means, sum_of_squares, f64::from(u8::from(nothing_left)), n_cells];
+        bundle.put("findings", &[numbers.len()], &numbers);
+        bytes = bundle.to_bytes();
+    }
+    comm.broadcast(&mut bytes);
+    let stored = Stored::from_bytes(bytes, observations.path())?;
+    let (_, found) = stored.take::<f64>("findings")?;
+    let findings = Findings {
+        share_of_site_means: found[0],
+        sum_of_squares: found[1],
+        nothing_left: found[2] != 0.0,
+        n_cells: found[3],
+    };
+    Ok((take_preprocessing(&stored)?, findings))
+}
+
 fn load_heldout<R: Real>(
     path: &Path,
     training: &Observations,
@@ -262,5 +310,5 @@ fn load_heldout<R: Real>(
     // Held-out rows are new rows: they are centred by the means of all training rows.
     let as_new =
         Preprocessing { runs: vec![preprocessing.overall.clone(); observations.n_runs()], ..preprocessing.clone() };
-    training_rows(&observations, structure, &as_new, None)
+    training_rows(&observations, structure, &as_new, None, &Solo)
 }

@@ -1,6 +1,7 @@
 //! All features given the loadings, the noise and theta \[M2\]: jointly, or one after the other.
 
 use super::{Info, Turn};
+use crate::comm::told_by_rank_0;
 use crate::linalg::{Eigen, Real, symmetric_eigen};
 use crate::model::{Model, State};
 use crate::rng::Purpose;
@@ -10,11 +11,21 @@ use rand::seq::SliceRandom;
 
 /// Draws every feature at every mode in one pass over the data, which leaves fresh projections behind.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn) -> Info {
-    let rotation = symmetric_eigen(&state.loadings.gram(), state.n_features());
+    let rotation = rotation(model, state);
     match &model.window {
         None => draw(model, state, projections, turn, Scan::Joint(&rotation)),
         Some(window) => draw_in_window(model, window, state, projections, turn, &rotation),
     }
+}
+
+/// The basis that diagonalises `W'W`.
+fn rotation<R: Real>(model: &Model<R>, state: &State<R>) -> Eigen {
+    let n = state.n_features();
+    let numbers = told_by_rank_0(model.comm.as_ref(), || {
+        let eigen = symmetric_eigen(&state.loadings.gram(), n);
+        [eigen.values, eigen.vectors].concat()
+    });
+    Eigen { values: numbers[..n].to_vec(), vectors: numbers[n..].to_vec() }
 }
 
 /// Drawing what was not observed and the features in turn costs 2K transforms and leaves the law alone, but a smooth mode
@@ -71,12 +82,14 @@ pub fn update_one_by_one<R: Real>(
 
 /// The mean of the features given everything else in the state.
 pub fn conditional_means<R: Real>(model: &Model<R>, state: &State<R>) -> FeatureSpectra<R> {
-    let rotation = symmetric_eigen(&state.loadings.gram(), state.n_features());
+    let rotation = rotation(model, state);
     let precisions = model.spectrum.precisions(&state.theta());
     let (data, loadings, noise) = (&model.data, &state.loadings, state.noise_variance);
     match &model.window {
         None => feature_means(data, loadings, &rotation, noise, &precisions),
-        Some(window) => window.feature_means(data, loadings, &rotation, noise, &precisions),
+        Some(window) => {
+            window.feature_means(data, loadings, &rotation, noise, &precisions, model.comm.as_ref())
+        }
     }
 }
 

@@ -6,14 +6,17 @@
 //! on the state would bias the posterior.
 
 use super::{Info, Phase, Turn, refresh};
+use crate::comm::{Comm, part_of};
 use crate::linalg::Real;
 use crate::model::{Entry, Model, NormalPrior, State};
 use crate::rng::{Purpose, Streams};
 use crate::spectral::Projections;
+use crate::store::Element;
 use crate::workers::share;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use rand_distr::{Beta, Distribution, StandardNormal};
+use std::ops::Range;
 
 /// Rows that share a random stream and a piece of work.
 const ROW_CHUNK: usize = 32;
@@ -114,7 +117,8 @@ pub fn update_with<R: Real>(
         shuffled[..n_rows / 2].iter().for_each(|&row| in_first[row] = true);
         for half in 0..2 {
             let changing: Vec<bool> = in_first.iter().map(|&first| first == (half == 0)).collect();
-            update_half(state, projections, &turn.streams, 2 * row_sweep + half, &changing, scan);
+            let part = 2 * row_sweep + half;
+            update_half(model.comm.as_ref(), state, projections, &turn.streams, part, &changing, scan);
         }
     }
     projections.loadings_changed();
@@ -122,6 +126,7 @@ pub fn update_with<R: Real>(
 }
 
 fn update_half<R: Real>(
+    comm: &dyn Comm,
     state: &mut State<R>,
     projections: &Projections<R>,
     streams: &Streams,
@@ -137,7 +142,10 @@ fn update_half<R: Real>(
         order.shuffle(&mut stream);
     }
     state.loadings.edit_rows(|rows| {
-        let chunks = rows.chunks_mut(ROW_CHUNK).enumerate();
+        let own = own_chunks(rows.len(), comm);
+        let here = own.start * ROW_CHUNK..(own.end * ROW_CHUNK).min(rows.len());
+        let chunks = rows[here.clone()].chunks_mut(ROW_CHUNK).enumerate();
+        let chunks = chunks.map(|(at, rows)| (own.start + at, rows));
         let work = |scratch: &mut RowScratch, (chunk, rows): (usize, &mut [Vec<Entry>])| {
             let mut stream = streams.stream(Purpose::SharedActivations, part, chunk as u64);
             for (offset, entries) in rows.iter_mut().enumerate() {
@@ -152,7 +160,38 @@ fn update_half<R: Real>(
             }
         };
         share(chunks, RowScratch::default, work);
+        if comm.size() > 1 {
+            hand_round(comm, rows, here, changing);
+        }
     });
+}
+
+/// The chunks of rows that fall to this rank.
+fn own_chunks(n_rows: usize, comm: &dyn Comm) -> Range<usize> {
+    part_of(n_rows.div_ceil(ROW_CHUNK), comm.rank(), comm.size())
+}
+
+/// Every rank tells the others what became of its rows.
+fn hand_round(comm: &dyn Comm, rows: &mut [Vec<Entry>], here: Range<usize>, changing: &[bool]) {
+    let changed = || here.clone().filter(|&row| changing[row]).map(|row| &rows[row]);
+    let counts: Vec<u32> = changed().map(|row| row.len() as u32).collect();
+    let features: Vec<u32> = changed().flatten().map(|entry| entry.feature as u32).collect();
+    let weights: Vec<f64> = changed().flatten().map(|entry| entry.weight).collect();
+    let own = [u32::write(&counts), u32::write(&features), f64::write(&weights)].concat();
+    let mut to_fill = (0..rows.len()).filter(|&row| changing[row]).collect::<Vec<_>>().into_iter();
+    for (rank, bytes) in comm.all_gather(&own).iter().enumerate() {
+        let chunks = part_of(rows.len().div_ceil(ROW_CHUNK), rank, comm.size());
+        let end = (chunks.end * ROW_CHUNK).min(rows.len());
+        let n_rows = to_fill.as_slice().partition_point(|&row| row < end);
+        let (counts, entries) = bytes.split_at(4 * n_rows);
+        let (features, weights) = entries.split_at(entries.len() / 3);
+        let entries = u32::read(features).into_iter().zip(f64::read(weights));
+        let mut entries = entries.map(|(feature, weight)| Entry { feature: feature as usize, weight });
+        for (row, count) in to_fill.by_ref().take(n_rows).zip(u32::read(counts)) {
+            rows[row].clear();
+            rows[row].extend(entries.by_ref().take(count as usize));
+        }
+    }
 }
 
 /// The terms of a row with a gram matrix of its own.

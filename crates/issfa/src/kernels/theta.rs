@@ -4,7 +4,7 @@
 //! Newton method that always starts at the prior mean: the proposal must not depend on the current value.
 
 use super::{Info, Phase, Turn, metropolis};
-use crate::comm::Comm;
+use crate::comm::{Comm, told_by_rank_0};
 use crate::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
 use crate::linalg::{Eigen, Real, symmetric_eigen};
 use crate::model::simulate::{gamma, normal};
@@ -33,6 +33,8 @@ pub struct Target<'a> {
     pub n_features: f64,
     /// `sum_k S_kv^2` for every mode.
     pub energies: &'a [f64],
+    /// Which modes this rank knows the energies of.
+    pub tiles: Tiles,
     pub comm: &'a dyn Comm,
     /// Only every so many-th tile of modes is looked at, and counted as often: 1 for the target itself.
     pub stride: usize,
@@ -50,8 +52,8 @@ impl Target<'_> {
     /// `K/2 sum ln h - 1/2 sum h q - 1/2 sum r (xi - m)^2`.
     pub fn value(&self, ln_theta: &[f64]) -> f64 {
         let theta: Vec<f64> = ln_theta.iter().map(|x| x.exp()).collect();
-        let (arch, tiles) = (pulp::Arch::new(), Tiles { n_modes: self.energies.len() });
-        let sums = sum_over_tiles(tiles, 1, self.comm, |_, modes, slot| {
+        let arch = pulp::Arch::new();
+        let sums = sum_over_tiles(self.tiles, 1, self.comm, |_, modes, slot| {
             slot[0] = arch.dispatch(ValueAt { target: self, theta: &theta, modes });
         });
         sums[0] + self.ln_prior(ln_theta)
@@ -65,9 +67,8 @@ impl Target<'_> {
     pub fn expand(&self, ln_theta: &[f64]) -> Expansion {
         let theta: Vec<f64> = ln_theta.iter().map(|x| x.exp()).collect();
         let n = theta.len();
-        let tiles = Tiles { n_modes: self.energies.len() };
         let arch = pulp::Arch::new();
-        let sums = sum_over_tiles(tiles, 1 + n + n * n, self.comm, |tile, modes, slots| {
+        let sums = sum_over_tiles(self.tiles, 1 + n + n * n, self.comm, |tile, modes, slots| {
             if tile % self.stride == 0 {
                 arch.dispatch(ExpandAt { target: self, theta: &theta, modes, slots });
                 slots.iter_mut().for_each(|slot| *slot *= self.stride as f64);
@@ -187,6 +188,14 @@ impl Approximation {
         Approximation::climb(target, Approximation::climb(&sample, start).mode)
     }
 
+    /// The approximation that rank 0 found, on every rank.
+    fn told_by_rank_0(self, comm: &dyn Comm) -> Approximation {
+        let n = self.mode.len();
+        let numbers = told_by_rank_0(comm, || [self.mode, self.curvature.values, self.curvature.vectors].concat());
+        let (mode, values, vectors) = (&numbers[..n], &numbers[n..2 * n], &numbers[2 * n..]);
+        Approximation { mode: mode.to_vec(), curvature: Eigen { values: values.to_vec(), vectors: vectors.to_vec() } }
+    }
+
     /// Newton's method with a floored curvature and step halving.
     fn climb(target: &Target, start: Vec<f64>) -> Approximation {
         let mut mode = start;
@@ -279,10 +288,11 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, turn: &Turn) -> I
         priors: &model.priors.ln_theta,
         n_features: state.n_features() as f64,
         energies: &energies,
+        tiles: state.features.tiles(),
         comm: model.comm.as_ref(),
         stride: 1,
     };
-    let approximation = Approximation::find(&target);
+    let approximation = Approximation::find(&target).told_by_rank_0(model.comm.as_ref());
     if model.theta_step == ThetaStep::Laplace {
         state.ln_theta = approximation.draw(1.0, &mut stream);
         return Info { proposed: 1, accepted: 1, ..Info::default() };

@@ -54,7 +54,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     let precisions = model.spectrum.precisions(&state.theta());
     let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
     let mut info = Info::default();
-    let mut images = model.window.as_ref().map(|window| Images::new(window, state, projections));
+    let mut images = model.window.as_ref().map(|window| Images::new(model, window, state, projections));
     for round in 0..model.birth_rounds {
         let mut candidates = propose(model, state, turn, round);
         info.proposed += candidates.len() as u32;
@@ -94,8 +94,13 @@ struct Images<'a, R> {
 }
 
 impl<R: Real> Images<'_, R> {
-    fn new<'a>(window: &'a Window, state: &State<R>, projections: &Projections<R>) -> Images<'a, R> {
-        let columns = projections.columns().unwrap_or_else(|| Arc::new(window.at_columns(&state.features)));
+    fn new<'a>(
+        model: &Model<R>,
+        window: &'a Window,
+        state: &State<R>,
+        projections: &Projections<R>,
+    ) -> Images<'a, R> {
+        let columns = projections.columns().unwrap_or_else(|| Arc::new(window.at_columns(&state.features, model.comm.as_ref())));
         Images { window, columns, ids: state.feature_ids.clone() }
     }
 
@@ -160,7 +165,8 @@ fn complete<R: Real>(
     let stream_of = |row: usize| turn.streams.stream(Purpose::MissingRows, round, row as u64);
     let columns = (images.columns.as_ref(), &images.places(state)[..]);
     let (loadings, noise) = (&state.loadings, state.noise_variance);
-    images.window.complete_residuals(&model.data, &rows, loadings, columns, noise, stream_of)
+    let comm = model.comm.as_ref();
+    images.window.complete_residuals(&model.data, &rows, loadings, columns, noise, stream_of, comm)
 }
 
 fn newborn<R>(model: &Model<R>, stream: &mut impl rand::Rng) -> Newborn {
@@ -260,7 +266,7 @@ fn apply<R: Real>(
             first += n_new;
         }
     };
-    share(spectra.tile_slices_mut().enumerate(), Vec::new, work);
+    share(spectra.tiles_mut(), Vec::new, work);
     state.features = spectra;
     let mut dead = Vec::new();
     for candidate in accepted {

@@ -54,18 +54,24 @@ impl<R: Real> Model<R> {
     /// A model with default sampler settings, in one process.
     pub fn new(data: SpectralData<R>, spectrum: Spectrum, priors: Priors) -> Model<R> {
         assert_eq!(data.n_modes(), spectrum.n_modes(), "data and structure have the same modes");
-        Model::with(data, None, spectrum, priors)
+        Model::with(data, None, spectrum, priors, Arc::new(Solo))
     }
 
     /// A model of data that hold some cells of the grid only.
     pub fn in_window(data: SpectralData<R>, window: Window, spectrum: Spectrum, priors: Priors) -> Model<R> {
         assert_eq!(data.n_modes(), window.sites().len(), "a column for each site of the window");
-        Model::with(data, Some(window), spectrum, priors)
+        Model::with(data, Some(window), spectrum, priors, Arc::new(Solo))
     }
 
-    fn with(data: SpectralData<R>, window: Option<Window>, spectrum: Spectrum, priors: Priors) -> Model<R> {
+    /// A model of whole rows or of some cells, of data that ranks share between them.
+    pub fn with(
+        data: SpectralData<R>,
+        window: Option<Window>,
+        spectrum: Spectrum,
+        priors: Priors,
+        comm: Arc<dyn Comm>,
+    ) -> Model<R> {
         assert_eq!(priors.ln_theta.len(), spectrum.n_parameters(), "a prior for each parameter of the curve");
-        let comm: Arc<dyn Comm> = Arc::new(Solo);
         let row_norms = squared_row_norms(&data, comm.as_ref()).iter().map(|x| x.sqrt()).collect();
         Model {
             data,
@@ -88,7 +94,7 @@ impl<R: Real> Model<R> {
             None => spectrum,
             Some(window) => {
                 let one = FeatureSpectra::<f64>::from_rows(spectrum.len(), std::iter::once(spectrum.as_slice()));
-                window.at_columns(&one).feature(0)
+                window.at_columns(&one, &Solo).feature(0)
             }
         }
     }

@@ -1,8 +1,10 @@
 //! The state of a chain: plain data, no generator, no derived quantity, no data matrix.
 
 use super::Loadings;
+use crate::comm::Comm;
 use crate::linalg::Real;
 use crate::spectral::FeatureSpectra;
+use xxhash_rust::xxh3::Xxh3;
 
 /// One point of the posterior. Vectors over features share one order; a feature keeps its id for life.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +59,41 @@ impl<R: Real> State<R> {
     pub fn new_id(&mut self) -> u64 {
         self.next_feature_id += 1;
         self.next_feature_id - 1
+    }
+
+    /// A checksum of everything that all ranks hold alike: all but the features themselves.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = Xxh3::new();
+        let mut add = |bits: u64| hasher.update(&bits.to_le_bytes());
+        for entries in self.loadings.rows() {
+            add(entries.len() as u64);
+            for entry in entries {
+                add(entry.feature as u64);
+                add(entry.weight.to_bits());
+            }
+        }
+        self.feature_ids.iter().for_each(|id| add(*id));
+        add(self.next_feature_id);
+        let numbers = self.weight_means.iter().chain(&self.weight_precisions).chain(&self.ln_theta);
+        let single = [&self.noise_variance, &self.ibp_strength, &self.ibp_repulsion];
+        numbers.chain(single).for_each(|x| add(x.to_bits()));
+        hasher.digest()
+    }
+
+    /// The same state with all features in one place, on rank 0 alone.
+    pub fn gathered(&self, comm: &dyn Comm) -> Option<State<R>> {
+        let features = self.features.gathered(comm)?;
+        // Nothing large is copied: the features are what is large.
+        let State { loadings, feature_ids, weight_means, weight_precisions, ln_theta, .. } = self;
+        Some(State {
+            features,
+            loadings: loadings.clone(),
+            feature_ids: feature_ids.clone(),
+            weight_means: weight_means.clone(),
+            weight_precisions: weight_precisions.clone(),
+            ln_theta: ln_theta.clone(),
+            ..*self
+        })
     }
 
     /// Removes features (sorted places): the last ones alive move into the holes.

@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn data_without_a_choice_have_no_best() {
-        let flat = EvidenceCurve::of(&SpectralData::<f64>::zeros(3, 4), 1.0);
+        let flat = EvidenceCurve::of(&SpectralData::<f64>::zeros(3, crate::spectral::Tiles::whole(4)), 1.0);
         assert_eq!((flat.best(), flat.eigenvalues.len()), (None, 3));
         assert_eq!(EvidenceCurve::of(&noisy(1, 4, 0), 1.0).best(), None);
     }

@@ -2,6 +2,7 @@
 
 pub mod brain;
 
+use crate::comm::Solo;
 use crate::data::load::training_rows;
 use crate::data::read::npy::read_npy_f32;
 use crate::data::{memory, read};
@@ -71,7 +72,7 @@ pub fn add_evidence<R: Real>(run: &Run) -> Result<()> {
     let (n_rows, n_sites) = (run.record.n_rows as u64, observations.n_columns() as u64);
     let needed = n_rows * n_sites * R::BYTES as u64 + 3 * 8 * n_rows.min(n_sites).pow(2);
     memory::check(&format!("the eigenvalues of {n_rows} x {n_sites}"), needed)?;
-    let rows = training_rows::<R>(&observations, &structure, &preprocessing, None)?;
+    let rows = training_rows::<R>(&observations, &structure, &preprocessing, None, &Solo)?;
     EvidenceCurve::of(&rows.data, preprocessing.factor).write(&run.folder)
 }
 

@@ -165,10 +165,10 @@ pub fn feature_means<R: Real>(
 ) -> FeatureSpectra<R> {
     let (k, columns) = (loadings.n_features(), Columns::new(loadings));
     let vectors: Vec<R> = rotation.vectors.iter().map(|&x| R::from_f64(x)).collect();
-    let mut means = FeatureSpectra::empty(data.n_modes());
+    let mut means = FeatureSpectra::none(data.tiles());
     means.grow(k);
     let scratch = || (pulp::Arch::new(), Vec::new(), Vec::new());
-    share(means.tile_slices_mut().enumerate(), scratch, |(arch, statistic, rotated), (tile, place)| {
+    share(means.tiles_mut(), scratch, |(arch, statistic, rotated), (tile, place)| {
         let modes = data.tiles().modes(tile);
         let width = modes.len();
         statistic.resize(k * width, R::zero());
@@ -252,7 +252,7 @@ impl<R: Real> Pass<'_, R> {
     fn run(&self, spectra: &mut FeatureSpectra<R>) -> Projections<R> {
         let rows: Vec<i32> = self.row_norms.iter().map(|&norm| bounding_exponent(norm)).collect();
         let mut exponents: Vec<i32> =
-            spectra.squared_norms().iter().map(|norm| bounding_exponent(norm.sqrt())).collect();
+            spectra.squared_norms(self.comm).iter().map(|norm| bounding_exponent(norm.sqrt())).collect();
         let mut drawing = self.drawing.as_ref();
         loop {
             let (projections, norms) = self.attempt(drawing, spectra, &rows, &exponents);
@@ -275,11 +275,11 @@ impl<R: Real> Pass<'_, R> {
         rows: &[i32],
         cols: &[i32],
     ) -> (Projections<R>, Vec<f64>) {
-        let (n_rows, k, n_tiles) = (self.data.n_rows(), spectra.n_features(), self.data.tiles().len());
+        let (n_rows, k, n_tiles) = (self.data.n_rows(), spectra.n_features(), self.data.tiles().owned().len());
         let (data_factors, gram_factors) = (Units { rows, cols }.factors(), Units { rows: cols, cols }.factors());
         let mut slots = vec![0.0; n_tiles * (k + 1)];
-        let places = spectra.tile_slices_mut().zip(slots.chunks_mut(k + 1)).enumerate();
-        let places = places.map(|(tile, (features, slots))| Place { tile, features, slots });
+        let places = spectra.tiles_mut().zip(slots.chunks_mut(k + 1));
+        let places = places.map(|((tile, features), slots)| Place { tile, features, slots });
         let scratches = share(
             places,
             || self.new_scratch(k),
@@ -297,8 +297,10 @@ impl<R: Real> Pass<'_, R> {
             with_data.merge(&other_data);
             gram.merge(&other_gram);
         }
-        self.comm.sum_integers(with_data.integers_mut());
-        self.comm.sum_integers(gram.integers_mut());
+        if self.data.tiles().is_shared() {
+            self.comm.sum_integers(with_data.integers_mut());
+            self.comm.sum_integers(gram.integers_mut());
+        }
         let totals = self.add_slots(slots, k + 1);
         let projections = Projections {
             n_features: k,
@@ -329,8 +331,9 @@ impl<R: Real> Pass<'_, R> {
 
     /// Slots of all tiles, added in tile order.
     fn add_slots(&self, slots: Vec<f64>, n_sums: usize) -> Vec<f64> {
+        let first = self.data.tiles().owned().start;
         super::sum_over_tiles(self.data.tiles(), n_sums, self.comm, |tile, _, out| {
-            out.copy_from_slice(&slots[tile * n_sums..(tile + 1) * n_sums]);
+            out.copy_from_slice(&slots[(tile - first) * n_sums..(tile - first + 1) * n_sums]);
         })
     }
 

@@ -1,26 +1,27 @@
 //! Small sums over modes: one slot a tile, added in tile order on every rank alike.
 
 use super::{FeatureSpectra, SpectralData, TILE, Tiles};
-use crate::comm::Comm;
+use crate::comm::{Comm, all_gather_values};
 use crate::linalg::Real;
 use crate::workers::share;
 use std::ops::Range;
 
 /// Sums over all modes of what `part` adds up over the modes of one tile, `n_sums` numbers at a time.
 ///
-/// `part(tile, modes, slots)` fills slots that start at zero. The slots travel between ranks as bit patterns.
+/// `part(tile, modes, slots)` fills slots that start at zero, on the rank that holds the tile.
 pub fn sum_over_tiles(
     tiles: Tiles,
     n_sums: usize,
     comm: &dyn Comm,
     part: impl Fn(usize, Range<usize>, &mut [f64]) + Sync,
 ) -> Vec<f64> {
-    let mut slots = vec![0.0; tiles.len() * n_sums];
-    share(slots.chunks_mut(n_sums.max(1)).enumerate(), || (), |_, (tile, slot)| part(tile, tiles.modes(tile), slot));
-    if comm.size() > 1 {
-        let mut bits: Vec<i64> = slots.iter().map(|x| x.to_bits() as i64).collect();
-        comm.sum_integers(&mut bits);
-        slots.iter_mut().zip(bits).for_each(|(slot, bits)| *slot = f64::from_bits(bits as u64));
+    let owned = tiles.owned();
+    let mut slots = vec![0.0; owned.len() * n_sums];
+    let places = slots.chunks_mut(n_sums.max(1)).enumerate();
+    share(places, || (), |_, (at, slot)| part(owned.start + at, tiles.modes(owned.start + at), slot));
+    if tiles.is_shared() && n_sums > 0 {
+        // Ranks hold consecutive tiles, so that this is the order of tiles.
+        slots = all_gather_values(comm, &slots);
     }
     let mut sums = vec![0.0; n_sums];
     for slot in slots.chunks_exact(n_sums.max(1)) {
@@ -29,7 +30,7 @@ pub fn sum_over_tiles(
     sums
 }
 
-/// `sum_k S_kv^2` for every mode v.
+/// `sum_k S_kv^2` for every mode v; 0 at modes that are elsewhere.
 pub fn mode_energies<R: Real>(spectra: &FeatureSpectra<R>) -> Vec<f64> {
     let tiles = spectra.tiles();
     let mut energies = vec![0.0; tiles.n_modes];
@@ -38,7 +39,9 @@ pub fn mode_energies<R: Real>(spectra: &FeatureSpectra<R>) -> Vec<f64> {
             energy.iter_mut().zip(row).for_each(|(e, x)| *e += x.to_f64() * x.to_f64());
         }
     };
-    share(energies.chunks_mut(TILE).enumerate(), || (), work);
+    let owned = tiles.owned();
+    let places = energies[tiles.owned_modes()].chunks_mut(TILE).enumerate();
+    share(places.map(|(at, energy)| (owned.start + at, energy)), || (), work);
     energies
 }
 
@@ -54,7 +57,7 @@ pub fn squared_row_norms<R: Real>(data: &SpectralData<R>, comm: &dyn Comm) -> Ve
 
 /// The features `sum_t w_tk Y_t`, one for each column of `weights` (a list of (row, weight) a feature).
 pub fn weighted_rows<R: Real>(data: &SpectralData<R>, weights: &[Vec<(usize, f64)>]) -> FeatureSpectra<R> {
-    let mut spectra = FeatureSpectra::empty(data.n_modes());
+    let mut spectra = FeatureSpectra::none(data.tiles());
     spectra.grow(weights.len());
     let work = |sum: &mut Vec<f64>, (tile, out): (usize, &mut [R])| {
         let width = data.tiles().width(tile);
@@ -68,6 +71,6 @@ pub fn weighted_rows<R: Real>(data: &SpectralData<R>, weights: &[Vec<(usize, f64
             out.iter_mut().zip(sum.iter()).for_each(|(to, x)| *to = R::from_f64(*x));
         }
     };
-    share(spectra.tile_slices_mut().enumerate(), Vec::new, work);
+    share(spectra.tiles_mut(), Vec::new, work);
     spectra
 }

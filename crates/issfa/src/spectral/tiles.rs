@@ -1,7 +1,7 @@
 //! Storage by tiles of modes: the data (rows of each tile contiguous) and the features.
 
 use super::storage::Storage;
-use crate::comm::Solo;
+use crate::comm::{Comm, part_of};
 use crate::error::Result;
 use crate::lanes::TILE;
 use crate::linalg::Real;
@@ -9,14 +9,49 @@ use crate::workers::share;
 use std::ops::Range;
 use std::path::Path;
 
-/// How `n_modes` modes are cut into tiles.
+/// How `n_modes` modes are cut into tiles, and which of them this process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiles {
     pub n_modes: usize,
+    /// The tiles of this rank, first and end; `None` where every rank holds all of them.
+    part: Option<(usize, usize)>,
 }
 
 impl Tiles {
-    /// The number of tiles.
+    /// Everything in one place.
+    pub fn whole(n_modes: usize) -> Tiles {
+        Tiles { n_modes, part: None }
+    }
+
+    /// Shared out between the ranks.
+    pub fn shared(n_modes: usize, comm: &dyn Comm) -> Tiles {
+        let whole = Tiles::whole(n_modes);
+        if comm.size() == 1 { whole } else { whole.of_rank(comm.rank(), comm.size()) }
+    }
+
+    /// The part of one of several ranks.
+    pub fn of_rank(self, rank: usize, size: usize) -> Tiles {
+        let part = part_of(self.len(), rank, size);
+        Tiles { n_modes: self.n_modes, part: Some((part.start, part.end)) }
+    }
+
+    /// Whether other ranks hold other tiles.
+    pub fn is_shared(self) -> bool {
+        self.part.is_some()
+    }
+
+    /// The tiles that are here.
+    pub fn owned(self) -> Range<usize> {
+        self.part.map_or(0..self.len(), |(first, end)| first..end)
+    }
+
+    /// The modes of the tiles that are here.
+    pub fn owned_modes(self) -> Range<usize> {
+        let owned = self.owned();
+        (owned.start * TILE).min(self.n_modes)..(owned.end * TILE).min(self.n_modes)
+    }
+
+    /// The number of tiles, here and elsewhere.
     pub fn len(self) -> usize {
         self.n_modes.div_ceil(TILE)
     }
@@ -37,7 +72,7 @@ impl Tiles {
     }
 }
 
-/// The observations in the spectral domain, `Y U`: for each tile, rows x modes, row-major.
+/// The observations in the spectral domain, `Y U`: for each tile that is here, rows x modes, row-major.
 #[derive(Debug)]
 pub struct SpectralData<R> {
     n_rows: usize,
@@ -47,33 +82,34 @@ pub struct SpectralData<R> {
 
 impl<R: Real> SpectralData<R> {
     /// Room for `n_rows` rows, all zero.
-    pub fn zeros(n_rows: usize, n_modes: usize) -> Self {
-        SpectralData { n_rows, tiles: Tiles { n_modes }, values: Storage::in_memory(n_rows * n_modes) }
+    pub fn zeros(n_rows: usize, tiles: Tiles) -> Self {
+        SpectralData { n_rows, tiles, values: Storage::in_memory(n_rows * tiles.owned_modes().len()) }
     }
 
     /// [`SpectralData::zeros`] in a file in `folder`, for data that memory does not hold.
-    pub fn spilled(n_rows: usize, n_modes: usize, folder: &Path) -> Result<Self> {
-        let values = Storage::in_file(n_rows * n_modes, folder)?;
-        Ok(SpectralData { n_rows, tiles: Tiles { n_modes }, values })
+    pub fn spilled(n_rows: usize, tiles: Tiles, folder: &Path) -> Result<Self> {
+        let values = Storage::in_file(n_rows * tiles.owned_modes().len(), folder)?;
+        Ok(SpectralData { n_rows, tiles, values })
     }
 
     /// Lays out rows given as full spectra.
     pub fn from_rows<E: Real>(rows: &[Vec<E>]) -> Self {
-        let mut data = Self::zeros(rows.len(), rows.first().map_or(0, Vec::len));
-        let tiles = data.tiles;
+        let tiles = Tiles::whole(rows.first().map_or(0, Vec::len));
+        let mut data = Self::zeros(rows.len(), tiles);
         let place = |_: &mut (), (tile, values): (usize, &mut [R])| {
             let modes = tiles.modes(tile);
             for (to, row) in values.chunks_exact_mut(modes.len()).zip(rows) {
                 to.iter_mut().zip(&row[modes.clone()]).for_each(|(to, x)| *to = R::from_f64(x.to_f64()));
             }
         };
-        share(data.tile_slices_mut().enumerate(), || (), place);
+        share(data.tiles_mut(), || (), place);
         data
     }
 
-    /// Mutable tiles in order, each rows x width.
-    pub fn tile_slices_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [R]> {
-        self.values.chunks_mut((TILE * self.n_rows).max(1))
+    /// The tiles that are here with their numbers, mutable and in order, each rows x width.
+    pub fn tiles_mut(&mut self) -> impl ExactSizeIterator<Item = (usize, &mut [R])> {
+        let first = self.tiles.owned().start;
+        self.values.chunks_mut((TILE * self.n_rows).max(1)).enumerate().map(move |(at, tile)| (first + at, tile))
     }
 
     pub fn n_rows(&self) -> usize {
@@ -90,8 +126,8 @@ impl<R: Real> SpectralData<R> {
 
     /// All rows of one tile, row-major.
     pub fn tile(&self, tile: usize) -> &[R] {
-        let modes = self.tiles.modes(tile);
-        &self.values[modes.start * self.n_rows..modes.end * self.n_rows]
+        let (modes, first) = (self.tiles.modes(tile), self.tiles.owned_modes().start);
+        &self.values[(modes.start - first) * self.n_rows..(modes.end - first) * self.n_rows]
     }
 
     /// One row within a tile.
@@ -102,6 +138,7 @@ impl<R: Real> SpectralData<R> {
 
     /// The whole spectrum of a row.
     pub fn row(&self, row: usize) -> Vec<f64> {
+        assert!(!self.tiles.is_shared(), "whole rows are where all tiles are");
         (0..self.tiles.len()).flat_map(|tile| self.tile_row(tile, row).iter().map(|x| x.to_f64())).collect()
     }
 }
@@ -113,7 +150,7 @@ impl<R: Real> Clone for SpectralData<R> {
     }
 }
 
-/// The features in the spectral domain, `S U`: for each tile, features x modes, row-major.
+/// The features in the spectral domain, `S U`: for each tile that is here, features x modes, row-major.
 ///
 /// Births append and deaths move the last features into the holes, so neither copies the whole array.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,10 +161,14 @@ pub struct FeatureSpectra<R> {
 }
 
 impl<R: Real> FeatureSpectra<R> {
-    /// No feature yet.
+    /// No feature yet, everything in one place.
     pub fn empty(n_modes: usize) -> Self {
-        let tiles = Tiles { n_modes };
-        FeatureSpectra { n_features: 0, tiles, values: vec![Vec::new(); tiles.len()] }
+        FeatureSpectra::none(Tiles::whole(n_modes))
+    }
+
+    /// No feature yet.
+    pub fn none(tiles: Tiles) -> Self {
+        FeatureSpectra { n_features: 0, tiles, values: vec![Vec::new(); tiles.owned().len()] }
     }
 
     /// Features given as full spectra.
@@ -142,17 +183,48 @@ impl<R: Real> FeatureSpectra<R> {
         let mut spectra = Self::empty(n_modes);
         spectra.grow(rows.len());
         let tiles = spectra.tiles;
-        share(
-            spectra.values.iter_mut().enumerate(),
-            || (),
-            |_, (tile, values)| {
-                let (first, width) = (tile * TILE, tiles.width(tile));
-                for (to, row) in values.chunks_exact_mut(width).zip(rows) {
-                    to.iter_mut().zip(&row[first..first + width]).for_each(|(to, x)| *to = R::from_f64(x.to_f64()));
-                }
-            },
-        );
+        let fill = |_: &mut (), (tile, values): (usize, &mut [R])| {
+            let modes = tiles.modes(tile);
+            for (to, row) in values.chunks_exact_mut(modes.len()).zip(rows) {
+                to.iter_mut().zip(&row[modes.clone()]).for_each(|(to, x)| *to = R::from_f64(x.to_f64()));
+            }
+        };
+        share(spectra.tiles_mut(), || (), fill);
         spectra
+    }
+
+    /// The tiles of one rank, out of all.
+    pub fn part(&self, tiles: Tiles) -> Self {
+        let values = tiles.owned().map(|tile| self.tile(tile).to_vec()).collect();
+        FeatureSpectra { n_features: self.n_features, tiles, values }
+    }
+
+    /// All tiles, on rank 0 alone; elsewhere `None`.
+    pub fn gathered(&self, comm: &dyn Comm) -> Option<Self> {
+        if !self.tiles.is_shared() {
+            return (comm.rank() == 0).then(|| self.clone());
+        }
+        let parts = comm.gather(&self.to_bytes());
+        (comm.rank() == 0).then(|| self.joined(&parts))
+    }
+
+    /// All tiles, on every rank.
+    pub fn everywhere(&self, comm: &dyn Comm) -> Self {
+        if !self.tiles.is_shared() {
+            return self.clone();
+        }
+        self.joined(&comm.all_gather(&self.to_bytes()))
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        self.values.iter().flat_map(|values| R::write(values)).collect()
+    }
+
+    fn joined(&self, parts: &[Vec<u8>]) -> Self {
+        let tiles = Tiles::whole(self.tiles.n_modes);
+        let mut numbers = parts.iter().flat_map(|bytes| R::read(bytes));
+        let of_tile = |tile: usize| numbers.by_ref().take(self.n_features * tiles.width(tile)).collect();
+        FeatureSpectra { n_features: self.n_features, tiles, values: (0..tiles.len()).map(of_tile).collect() }
     }
 
     /// All features as full spectra.
@@ -164,6 +236,7 @@ impl<R: Real> FeatureSpectra<R> {
 
     /// One feature as it is stored.
     pub fn stored(&self, feature: usize) -> Vec<R> {
+        assert!(!self.tiles.is_shared(), "whole features are where all tiles are");
         let mut spectrum = Vec::with_capacity(self.tiles.n_modes);
         for (tile, values) in self.values.iter().enumerate() {
             let width = self.tiles.width(tile);
@@ -175,35 +248,35 @@ impl<R: Real> FeatureSpectra<R> {
     /// Adds one feature at the end.
     pub fn push(&mut self, spectrum: &[f64]) {
         assert_eq!(spectrum.len(), self.tiles.n_modes, "a spectrum has one number a mode");
-        for (values, modes) in self.values.iter_mut().zip(spectrum.chunks(TILE)) {
-            values.extend(modes.iter().map(|&x| R::from_f64(x)));
+        for (tile, values) in self.tiles.owned().zip(&mut self.values) {
+            values.extend(spectrum[self.tiles.modes(tile)].iter().map(|&x| R::from_f64(x)));
         }
         self.n_features += 1;
     }
 
-    /// Adds `n` features of zeros at the end, for [`FeatureSpectra::tile_slices_mut`] to fill.
+    /// Adds `n` features of zeros at the end, for [`FeatureSpectra::tiles_mut`] to fill.
     pub fn grow(&mut self, n: usize) {
         self.n_features += n;
-        for tile in 0..self.tiles.len() {
-            self.values[tile].resize(self.n_features * self.tiles.width(tile), R::zero());
+        for (tile, values) in self.tiles.owned().zip(&mut self.values) {
+            values.resize(self.n_features * self.tiles.width(tile), R::zero());
         }
     }
 
     /// Moves feature `from` to place `to` for each pair in order, then keeps the first `n_features`.
     pub fn compact(&mut self, moves: &[(usize, usize)], n_features: usize) {
-        for tile in 0..self.tiles.len() {
+        for (tile, values) in self.tiles.owned().zip(&mut self.values) {
             let width = self.tiles.width(tile);
             for &(from, to) in moves {
-                self.values[tile].copy_within(from * width..(from + 1) * width, to * width);
+                values.copy_within(from * width..(from + 1) * width, to * width);
             }
-            self.values[tile].truncate(n_features * width);
+            values.truncate(n_features * width);
         }
         self.n_features = n_features;
     }
 
     /// Replaces features `j` and `l` by the combinations `c[0][0] j + c[0][1] l` and `c[1][0] j + c[1][1] l`.
     pub fn combine(&mut self, j: usize, l: usize, c: [[f64; 2]; 2]) {
-        for (tile, values) in self.values.iter_mut().enumerate() {
+        for (tile, values) in self.tiles.owned().zip(&mut self.values) {
             let width = self.tiles.width(tile);
             for v in 0..width {
                 let old = [values[j * width + v].to_f64(), values[l * width + v].to_f64()];
@@ -230,28 +303,24 @@ impl<R: Real> FeatureSpectra<R> {
 
     /// All features of one tile, row-major.
     pub fn tile(&self, tile: usize) -> &[R] {
-        &self.values[tile]
+        &self.values[tile - self.tiles.owned().start]
     }
 
-    /// Mutable tiles in order, each features x width.
-    pub fn tile_slices_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [R]> {
-        self.values.iter_mut().map(Vec::as_mut_slice)
+    /// The tiles that are here with their numbers, mutable and in order, each features x width.
+    pub fn tiles_mut(&mut self) -> impl ExactSizeIterator<Item = (usize, &mut [R])> {
+        let first = self.tiles.owned().start;
+        self.values.iter_mut().enumerate().map(move |(at, tile)| (first + at, tile.as_mut_slice()))
     }
 
     /// The whole spectrum of one feature.
     pub fn feature(&self, feature: usize) -> Vec<f64> {
-        let mut spectrum = Vec::with_capacity(self.tiles.n_modes);
-        for (tile, values) in self.values.iter().enumerate() {
-            let width = self.tiles.width(tile);
-            spectrum.extend(values[feature * width..(feature + 1) * width].iter().map(|x| x.to_f64()));
-        }
-        spectrum
+        self.stored(feature).iter().map(|x| x.to_f64()).collect()
     }
 
     /// The squared norm of each feature, added in tile order.
-    pub fn squared_norms(&self) -> Vec<f64> {
-        super::sum_over_tiles(self.tiles, self.n_features, &Solo, |tile, modes, slots| {
-            for (norm, row) in slots.iter_mut().zip(self.values[tile].chunks_exact(modes.len())) {
+    pub fn squared_norms(&self, comm: &dyn Comm) -> Vec<f64> {
+        super::sum_over_tiles(self.tiles, self.n_features, comm, |tile, modes, slots| {
+            for (norm, row) in slots.iter_mut().zip(self.tile(tile).chunks_exact(modes.len())) {
                 *norm = row.iter().map(|x| x.to_f64().powi(2)).sum::<f64>();
             }
         })
@@ -261,6 +330,7 @@ impl<R: Real> FeatureSpectra<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::comm::Solo;
 
     #[test]
     fn rows_come_back_as_they_went_in() {
@@ -274,7 +344,7 @@ mod tests {
             assert_eq!(spectra.feature(0), rows[2]);
             assert_eq!(spectra.feature(1), rows[1]);
             spectra.grow(1);
-            assert_eq!(spectra.squared_norms()[2], 0.0);
+            assert_eq!(spectra.squared_norms(&Solo)[2], 0.0);
         }
     }
 }

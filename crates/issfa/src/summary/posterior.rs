@@ -6,7 +6,7 @@
 use crate::data::{Mask, Preprocessing};
 use crate::linalg::Real;
 use crate::model::State;
-use crate::spectral::{FeatureSpectra, SpectralData};
+use crate::spectral::{FeatureSpectra, SpectralData, Tiles};
 use crate::structure::{Direction, Structure};
 use crate::summary::features::full_width;
 use crate::workers::share;
@@ -82,7 +82,7 @@ impl PartialEq for Reconstruction {
 impl Posterior {
     /// Nothing yet; `with_reconstruction` is the shape (rows, modes) where the reconstruction is wanted.
     pub fn new(with_reconstruction: Option<(usize, usize)>) -> Posterior {
-        let zeros = |(rows, modes)| Reconstruction { mean: SpectralData::zeros(rows, modes) };
+        let zeros = |(rows, modes)| Reconstruction { mean: SpectralData::zeros(rows, Tiles::whole(modes)) };
         Posterior { n_kept: 0, features: Vec::new(), reconstruction: with_reconstruction.map(zeros) }
     }
 
@@ -185,7 +185,7 @@ impl Reconstruction {
     fn add<R: Real>(&mut self, state: &State<R>, n_kept: u64) {
         let tiles = self.mean.tiles();
         let share_of_new = 1.0 / n_kept as f32;
-        share(self.mean.tile_slices_mut().enumerate(), Vec::new, |explained: &mut Vec<f32>, (tile, means)| {
+        share(self.mean.tiles_mut(), Vec::new, |explained: &mut Vec<f32>, (tile, means)| {
             let width = tiles.width(tile);
             let features = state.features.tile(tile);
             for (entries, mean) in state.loadings.rows().iter().zip(means.chunks_exact_mut(width)) {

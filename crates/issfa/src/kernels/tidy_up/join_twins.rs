@@ -5,6 +5,7 @@
 //! features with that of one (spectra integrated out, weights carried over) and joins them where one is better.
 
 use super::disjoint;
+use crate::comm::all_gather_values;
 use crate::kernels::Info;
 use crate::linalg::Real;
 use crate::model::log_joint::ln_normal_density;
@@ -92,7 +93,7 @@ fn evidence_gains<R: Real>(
         return Vec::new();
     }
     if let Some(window) = &model.window {
-        let columns = known.unwrap_or_else(|| Arc::new(window.at_columns(&state.features)));
+        let columns = known.unwrap_or_else(|| Arc::new(window.at_columns(&state.features, model.comm.as_ref())));
         let gain = |twins: &Twins| {
             let statistics = statistics_in_window(model, window, state, &columns, twins);
             evidence_gain(twins, &precisions, &statistics, noise)
@@ -136,16 +137,21 @@ fn statistics_in_window<R: Real>(
     columns: &FeatureSpectra<R>,
     twins: &Twins,
 ) -> Vec<[f64; 2]> {
-    let mut seen: Vec<Vec<[f64; 2]>> = vec![Vec::new(); model.data.tiles().len()];
-    share(seen.iter_mut().enumerate(), Vec::new, |residual, (tile, of_tile)| {
-        let data_of = |row: usize| model.data.tile_row(tile, row);
-        add_statistics(data_of, columns.tile(tile), state, twins, of_tile, residual);
+    let tiles = model.data.tiles();
+    let mut of_tiles: Vec<(usize, Vec<[f64; 2]>)> = tiles.owned().map(|tile| (tile, Vec::new())).collect();
+    share(of_tiles.iter_mut(), Vec::new, |residual, (tile, of_tile)| {
+        let data_of = |row: usize| model.data.tile_row(*tile, row);
+        add_statistics(data_of, columns.tile(*tile), state, twins, of_tile, residual);
     });
+    let mut seen: Vec<f64> = of_tiles.iter().flat_map(|(_, of_tile)| of_tile.as_flattened()).copied().collect();
+    if tiles.is_shared() {
+        seen = all_gather_values(model.comm.as_ref(), &seen);
+    }
     let pair = [twins.stays, twins.goes].map(|feature| window.image(&state.features.feature(feature)));
     let [a, b, ab] = second_moments(twins);
     let mut images = [[a, ab], [ab, b]]
         .map(|[first, second]| pair[0].iter().zip(&pair[1]).map(|(j, l)| first * j + second * l).collect::<Vec<f64>>());
-    for (&site, values) in window.sites().iter().zip(seen.iter().flatten()) {
+    for (&site, values) in window.sites().iter().zip(seen.as_chunks::<2>().0) {
         images.iter_mut().zip(values).for_each(|(image, x)| image[site] = *x);
     }
     let [first, second] = images.map(|image| window.spectrum(image));

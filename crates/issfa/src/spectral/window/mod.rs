@@ -8,8 +8,8 @@ mod system;
 
 use super::pass::{Projections, project};
 use super::tile_work::{AddStatistic, Columns};
-use super::{FeatureSpectra, SpectralData};
-use crate::comm::Comm;
+use super::{FeatureSpectra, SpectralData, Tiles};
+use crate::comm::{Comm, all_gather_values, part_of};
 use crate::linalg::{Eigen, Real, View, multiply};
 use crate::model::Loadings;
 use crate::rng::{Purpose, Stream, Streams};
@@ -79,11 +79,10 @@ impl Window {
         (self.holes.len() * self.sites.len() - missing) as f64
     }
 
-    /// The features at the columns of the data.
-    pub fn at_columns<R: Real>(&self, spectra: &FeatureSpectra<R>) -> FeatureSpectra<R> {
-        let mut columns: Vec<Vec<R>> = vec![Vec::new(); spectra.n_features()];
-        share(columns.iter_mut().enumerate(), Vec::new, |scratch, (feature, columns)| {
-            *columns = self.one_at_columns(spectra.stored(feature), scratch);
+    /// The features at the columns of the data, all of them on every rank.
+    pub fn at_columns<R: Real>(&self, spectra: &FeatureSpectra<R>, comm: &dyn Comm) -> FeatureSpectra<R> {
+        let columns = share_out(comm, spectra.n_features(), |feature, scratch| {
+            self.one_at_columns(spectra.stored(feature), scratch)
         });
         FeatureSpectra::from_vectors(self.sites.len(), &columns)
     }
@@ -132,8 +131,8 @@ impl Window {
         spectra: &FeatureSpectra<R>,
         comm: &dyn Comm,
     ) -> Projections<R> {
-        let mut columns = self.at_columns(spectra);
-        let mut projections = project(data, row_norms, loadings, &mut columns, comm);
+        let columns = self.at_columns(spectra, comm);
+        let mut projections = project(data, row_norms, loadings, &mut columns.part(data.tiles()), comm);
         // Rows often lack the same cells as the row before.
         let mut last: Option<(&[u32], Arc<Vec<f64>>)> = None;
         for (row, holes) in self.holes.iter().enumerate().filter(|(_, holes)| !holes.is_empty()) {
@@ -190,23 +189,21 @@ impl Window {
     ) -> Projections<R> {
         let k = spectra.n_features();
         let vectors = &conditional.rotation.vectors;
-        let seen = rotated(vectors, k, Turned::In, &statistic(data, loadings));
+        let seen = rotated(vectors, k, Turned::In, &statistic(data, loadings, comm));
         let mut turned = rotated(vectors, k, Turned::In, &spectra.to_vectors());
         let incomplete = self.turned_weights(loadings, vectors, k);
         match conditional.outside {
             Outside::InTurn(rounds) => {
                 for round in 0..rounds {
-                    self.transform_all(Direction::ToSites, &mut turned);
-                    self.complete_statistic(&mut turned, &seen, &incomplete, conditional, round);
-                    self.transform_all(Direction::ToSpectrum, &mut turned);
-                    draw_turned(&mut turned, conditional, round);
+                    turned = self.draw_in_turn(&turned, &seen, &incomplete, conditional, round, comm);
                 }
             }
             Outside::Jointly => {
-                // Residuals take double precision.
-                let mut wide = in_double(&turned);
-                self.draw_jointly::<R>(&mut wide, &in_double(&seen), &incomplete, conditional);
-                turned = wide.iter().map(|row| row.iter().map(|&x| R::from_f64(x)).collect()).collect();
+                let from_holes = self.holes_from_spectra(&turned, &incomplete, conditional, comm);
+                turned = share_out(comm, k, |i, scratch| {
+                    let drawn = self.draw_jointly::<R>(i, &seen[i], &from_holes, conditional, scratch);
+                    drawn.iter().map(|&x| R::from_f64(x)).collect()
+                });
             }
         }
         let drawn = rotated(vectors, k, Turned::Out, &turned);
@@ -228,37 +225,79 @@ impl Window {
         with_holes.map(turn).collect()
     }
 
-    /// Turns rotated features (by site) into the rotated statistic: what was seen, and a draw where nothing was.
-    ///
-    /// Outside, `P'B = diag(lambda) R + noise` with variances `lambda_i sigma^2`; a hole adds `w y` with `y ~ N(w S, sigma^2)`.
-    fn complete_statistic<R: Real>(
+    /// Draws what was not observed given the rotated features, then the features given that.
+    fn draw_in_turn<R: Real>(
         &self,
-        turned: &mut [Vec<R>],
+        turned: &[Vec<R>],
         seen: &[Vec<R>],
         incomplete: &[(usize, Vec<f64>)],
         conditional: &WindowConditional,
         round: u32,
+        comm: &dyn Comm,
+    ) -> Vec<Vec<R>> {
+        let to_sites = |i: usize, scratch: &mut Vec<R>| {
+            let mut image = turned[i].clone();
+            self.structure.apply(Direction::ToSites, &mut image, scratch);
+            image
+        };
+        // Holes take all features at a site.
+        let images = (!incomplete.is_empty()).then(|| share_out(comm, turned.len(), to_sites));
+        let from_holes = match &images {
+            None => BTreeMap::new(),
+            Some(images) => self.fill_holes(images, incomplete, conditional, round),
+        };
+        share_out(comm, turned.len(), |i, scratch| {
+            let mut values = images.as_ref().map_or_else(|| to_sites(i, scratch), |images| images[i].clone());
+            self.complete_statistic(i, &mut values, &seen[i], &from_holes, conditional, round);
+            self.structure.apply(Direction::ToSpectrum, &mut values, scratch);
+            draw_turned(i, &mut values, conditional, round);
+            values
+        })
+    }
+
+    /// Turns a rotated feature (by site) into its rotated statistic: what was seen, and a draw where nothing was.
+    ///
+    /// Outside, `P'B = diag(lambda) R + noise` with variances `lambda_i sigma^2`; a hole adds `w y` with `y ~ N(w S, sigma^2)`.
+    fn complete_statistic<R: Real>(
+        &self,
+        i: usize,
+        image: &mut [R],
+        seen: &[R],
+        from_holes: &BTreeMap<usize, Vec<f64>>,
+        conditional: &WindowConditional,
+        round: u32,
     ) {
-        let noise_sd = conditional.noise_variance.sqrt();
-        // Holes first: they need the features, which the statistic then takes the place of.
-        let from_holes = self.fill_holes(turned, incomplete, conditional, round);
-        share(
-            turned.iter_mut().zip(seen).enumerate(),
-            || (),
-            |_, (i, (image, seen))| {
-                let value = conditional.rotation.values[i].max(0.0);
-                let scatter = value.sqrt() * noise_sd;
-                let mut stream = conditional.streams.stream(Purpose::MissingCells, 2 * round, i as u64);
-                for &site in &self.outside {
-                    let normal: f64 = StandardNormal.sample(&mut stream);
-                    image[site] = R::from_f64(value * image[site].to_f64() + scatter * normal);
-                }
-                self.sites.iter().zip(seen).for_each(|(&site, b)| image[site] = *b);
-                for (site, shares) in &from_holes {
-                    image[*site] = R::from_f64(image[*site].to_f64() + shares[i]);
-                }
-            },
-        );
+        let value = conditional.rotation.values[i].max(0.0);
+        let scatter = value.sqrt() * conditional.noise_variance.sqrt();
+        let mut stream = conditional.streams.stream(Purpose::MissingCells, 2 * round, i as u64);
+        for &site in &self.outside {
+            let normal: f64 = StandardNormal.sample(&mut stream);
+            image[site] = R::from_f64(value * image[site].to_f64() + scatter * normal);
+        }
+        self.sites.iter().zip(seen).for_each(|(&site, b)| image[site] = *b);
+        for (site, shares) in from_holes {
+            image[*site] = R::from_f64(image[*site].to_f64() + shares[i]);
+        }
+    }
+
+    /// [`Window::fill_holes`] from spectra.
+    fn holes_from_spectra<R: Real>(
+        &self,
+        turned: &[Vec<R>],
+        incomplete: &[(usize, Vec<f64>)],
+        conditional: &WindowConditional,
+        comm: &dyn Comm,
+    ) -> BTreeMap<usize, Vec<f64>> {
+        if incomplete.is_empty() {
+            return BTreeMap::new();
+        }
+        let images = share_out(comm, turned.len(), |i, _: &mut Vec<R>| {
+            // In double precision, as everything that is solved for.
+            let mut image = turned[i].iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
+            self.structure.apply(Direction::ToSites, &mut image, &mut Vec::new());
+            image
+        });
+        self.fill_holes(&images, incomplete, conditional, 0)
     }
 
     /// Draws what holes lack given the rotated features by site: for every site with holes, what they add to the rotated
@@ -285,42 +324,36 @@ impl Window {
         filled
     }
 
-    /// Draws rotated features from their law given all that was observed under the mask; holes are filled first.
+    /// Draws a rotated feature from its law given all that was observed under the mask; holes were filled before.
     ///
-    /// The precision of one is `A = diag(h) + lambda / sigma^2 U' 1 U` with 1 at the sites of the mask. A draw solves
+    /// Its precision is `A = diag(h) + lambda / sigma^2 U' 1 U` with 1 at the sites of the mask. A draw solves
     /// `A x = U' (B / sigma^2 + sqrt(lambda) / sigma e) + sqrt(h) e'`, whose right side scatters with covariance A.
     fn draw_jointly<R: Real>(
         &self,
-        turned: &mut [Vec<f64>],
-        seen: &[Vec<f64>],
-        incomplete: &[(usize, Vec<f64>)],
+        i: usize,
+        seen: &[R],
+        from_holes: &BTreeMap<usize, Vec<f64>>,
         conditional: &WindowConditional,
-    ) {
+        scratch: &mut Vec<f64>,
+    ) -> Vec<f64> {
         let WindowConditional { noise_variance, precisions, streams, .. } = *conditional;
-        let mut from_holes = BTreeMap::new();
-        if !incomplete.is_empty() {
-            self.transform_all(Direction::ToSites, turned);
-            from_holes = self.fill_holes(turned, incomplete, conditional, 0);
+        let from_data = conditional.rotation.values[i].max(0.0) / noise_variance;
+        let mut stream = streams.stream(Purpose::MissingCells, 0, i as u64);
+        let mut normal = || -> f64 { StandardNormal.sample(&mut stream) };
+        let mut right = vec![0.0; self.structure.n_sites()];
+        for (&site, b) in self.sites.iter().zip(seen) {
+            right[site] = b.to_f64() / noise_variance + from_data.sqrt() * normal();
         }
-        share(turned.iter_mut().zip(seen).enumerate(), Vec::new, |scratch, (i, (spectrum, seen))| {
-            let from_data = conditional.rotation.values[i].max(0.0) / noise_variance;
-            let mut stream = streams.stream(Purpose::MissingCells, 0, i as u64);
-            let mut normal = || -> f64 { StandardNormal.sample(&mut stream) };
-            spectrum.fill(0.0);
-            for (&site, b) in self.sites.iter().zip(seen) {
-                spectrum[site] = b / noise_variance + from_data.sqrt() * normal();
-            }
-            from_holes.iter().for_each(|(site, shares)| spectrum[*site] += shares[i] / noise_variance);
-            self.structure.apply(Direction::ToSpectrum, spectrum, scratch);
-            let mut stream = streams.stream(Purpose::Features, 0, i as u64);
-            for (x, h) in spectrum.iter_mut().zip(precisions) {
-                let normal: f64 = StandardNormal.sample(&mut stream);
-                *x += h.sqrt() * normal;
-            }
-            let system = System { window: self, incomplete: &[], noise_variance, from_data: &[from_data], precisions };
-            let enough = system.least_size_of_a_draw();
-            *spectrum = system.solve::<R>(vec![std::mem::take(spectrum)], enough).swap_remove(0);
-        });
+        from_holes.iter().for_each(|(site, shares)| right[*site] += shares[i] / noise_variance);
+        self.structure.apply(Direction::ToSpectrum, &mut right, scratch);
+        let mut stream = streams.stream(Purpose::Features, 0, i as u64);
+        for (x, h) in right.iter_mut().zip(precisions) {
+            let normal: f64 = StandardNormal.sample(&mut stream);
+            *x += h.sqrt() * normal;
+        }
+        let system = System { window: self, incomplete: &[], noise_variance, from_data: &[from_data], precisions };
+        let enough = system.least_size_of_a_draw();
+        system.solve::<R>(vec![right], enough).swap_remove(0)
     }
 
     /// The mean of the features' conditional given what was observed, by conjugate gradients: there is no basis in which
@@ -332,37 +365,34 @@ impl Window {
         rotation: &Eigen,
         noise_variance: f64,
         precisions: &[f64],
+        comm: &dyn Comm,
     ) -> FeatureSpectra<R> {
         let k = loadings.n_features();
         let incomplete = self.turned_weights(loadings, &rotation.vectors, k);
         let from_data: Vec<f64> = rotation.values.iter().map(|value| value.max(0.0) / noise_variance).collect();
-        let mut pull = rotated(&rotation.vectors, k, Turned::In, &in_double(&statistic(data, loadings)));
-        for row in &mut pull {
+        let statistic = in_double(&statistic(data, loadings, comm));
+        let turned = rotated(&rotation.vectors, k, Turned::In, &statistic);
+        let pull = |i: usize, scratch: &mut Vec<f64>| {
             let mut image = vec![0.0; self.structure.n_sites()];
-            self.sites.iter().zip(row.iter()).for_each(|(&site, b)| image[site] = b / noise_variance);
-            *row = image;
-        }
-        self.transform_all(Direction::ToSpectrum, &mut pull);
+            self.sites.iter().zip(&turned[i]).for_each(|(&site, b)| image[site] = b / noise_variance);
+            self.structure.apply(Direction::ToSpectrum, &mut image, scratch);
+            image
+        };
         let system =
             |from_data| System { window: self, incomplete: &incomplete, noise_variance, from_data, precisions };
-        if incomplete.is_empty() {
+        let solved = if incomplete.is_empty() {
             // Rotated features then have nothing to do with each other.
-            share(
-                pull.iter_mut().zip(&from_data),
-                || (),
-                |_, (row, from_data)| {
-                    let system = system(std::slice::from_ref(from_data));
-                    let right = vec![std::mem::take(row)];
-                    let enough = system.least_size_of_a_mean(&right);
-                    *row = system.solve::<R>(right, enough).swap_remove(0);
-                },
-            );
+            share_out(comm, k, |i, scratch| {
+                let (system, right) = (system(&from_data[i..=i]), vec![pull(i, scratch)]);
+                let enough = system.least_size_of_a_mean(&right);
+                system.solve::<R>(right, enough).swap_remove(0)
+            })
         } else {
-            let system = system(&from_data);
-            let enough = system.least_size_of_a_mean(&pull);
-            pull = system.solve::<R>(pull, enough);
-        }
-        let means = rotated(&rotation.vectors, k, Turned::Out, &pull);
+            let (system, right) = (system(&from_data), share_out(comm, k, pull));
+            let enough = system.least_size_of_a_mean(&right);
+            system.solve::<R>(right, enough)
+        };
+        let means = rotated(&rotation.vectors, k, Turned::Out, &solved);
         FeatureSpectra::from_vectors(self.structure.n_sites(), &means)
     }
 
@@ -376,22 +406,14 @@ impl Window {
         (columns, places): (&FeatureSpectra<R>, &[usize]),
         noise_variance: f64,
         stream_of: impl Fn(usize) -> Stream + Sync,
+        comm: &dyn Comm,
     ) -> SpectralData<R> {
         let noise_sd = noise_variance.sqrt();
+        let seen = residuals_at_columns(data, rows, loadings, (columns, places), comm);
         let mut residuals: Vec<(usize, Vec<R>)> = rows.iter().map(|&row| (row, Vec::new())).collect();
-        share(residuals.iter_mut(), Vec::new, |scratch, (row, image)| {
+        share(residuals.iter_mut().zip(&seen), Vec::new, |scratch, ((row, image), seen)| {
             image.resize(self.structure.n_sites(), R::zero());
-            let mut sites = self.sites.iter();
-            for tile in 0..data.tiles().len() {
-                let values = data.tile_row(tile, *row);
-                let mut residual = [0.0; super::TILE];
-                residual.iter_mut().zip(values).for_each(|(r, y)| *r = y.to_f64());
-                for entry in loadings.row(*row) {
-                    let feature = &columns.tile(tile)[places[entry.feature] * values.len()..][..values.len()];
-                    residual.iter_mut().zip(feature).for_each(|(r, s)| *r -= entry.weight * s.to_f64());
-                }
-                sites.by_ref().zip(&residual[..values.len()]).for_each(|(&site, r)| image[site] = R::from_f64(*r));
-            }
+            self.sites.iter().zip(seen).for_each(|(&site, r)| image[site] = *r);
             let mut stream = stream_of(*row);
             let holes = self.holes[*row].iter().map(|&column| self.sites[column as usize]);
             for site in self.outside.iter().copied().chain(holes) {
@@ -403,6 +425,77 @@ impl Window {
         let residuals: Vec<Vec<R>> = residuals.into_iter().map(|(_, spectrum)| spectrum).collect();
         SpectralData::from_rows(&residuals)
     }
+}
+
+/// `Y - W S` of some rows at all columns, each rank adding those that it holds.
+fn residuals_at_columns<R: Real>(
+    data: &SpectralData<R>,
+    rows: &[usize],
+    loadings: &Loadings,
+    (columns, places): (&FeatureSpectra<R>, &[usize]),
+    comm: &dyn Comm,
+) -> Vec<Vec<R>> {
+    let tiles = data.tiles();
+    let mut of_tiles: Vec<(usize, Vec<R>)> = tiles.owned().map(|tile| (tile, Vec::new())).collect();
+    share(
+        of_tiles.iter_mut(),
+        || (),
+        |_, (tile, residuals)| {
+            for &row in rows {
+                let values = data.tile_row(*tile, row);
+                let mut residual = [0.0; super::TILE];
+                residual.iter_mut().zip(values).for_each(|(r, y)| *r = y.to_f64());
+                for entry in loadings.row(row) {
+                    let feature = &columns.tile(*tile)[places[entry.feature] * values.len()..][..values.len()];
+                    residual.iter_mut().zip(feature).for_each(|(r, s)| *r -= entry.weight * s.to_f64());
+                }
+                residuals.extend(residual[..values.len()].iter().map(|r| R::from_f64(*r)));
+            }
+        },
+    );
+    rows_of_tiles(tiles, rows.len(), of_tiles.into_iter().map(|(_, values)| values).collect(), comm)
+}
+
+/// Whole rows, on every rank, from what the tiles have of them (rows x width each).
+fn rows_of_tiles<R: Real>(tiles: Tiles, n_rows: usize, of_tiles: Vec<Vec<R>>, comm: &dyn Comm) -> Vec<Vec<R>> {
+    let of_tiles = if tiles.is_shared() {
+        let own: Vec<R> = of_tiles.concat();
+        let mut all = all_gather_values(comm, &own).into_iter();
+        (0..tiles.len()).map(|tile| all.by_ref().take(n_rows * tiles.width(tile)).collect()).collect()
+    } else {
+        of_tiles
+    };
+    let mut joined = vec![Vec::new(); n_rows];
+    let join = |_: &mut (), (at, row): (usize, &mut Vec<R>)| {
+        row.reserve_exact(tiles.n_modes);
+        for (tile, values) in of_tiles.iter().enumerate() {
+            let width = tiles.width(tile);
+            row.extend_from_slice(&values[at * width..(at + 1) * width]);
+        }
+    };
+    share(joined.iter_mut().enumerate(), || (), join);
+    joined
+}
+
+/// Computes rows one by one, each on one of the ranks, and hands all of them to all ranks.
+fn share_out<R: Real, S>(
+    comm: &dyn Comm,
+    n_rows: usize,
+    compute: impl Fn(usize, &mut Vec<S>) -> Vec<R> + Sync,
+) -> Vec<Vec<R>>
+where
+    S: Send,
+{
+    let own = part_of(n_rows, comm.rank(), comm.size());
+    let mut rows: Vec<(usize, Vec<R>)> = own.map(|at| (at, Vec::new())).collect();
+    share(rows.iter_mut(), Vec::new, |scratch, (at, row)| *row = compute(*at, scratch));
+    let rows: Vec<Vec<R>> = rows.into_iter().map(|(_, row)| row).collect();
+    if comm.size() == 1 {
+        return rows;
+    }
+    let all = all_gather_values(comm, &rows.concat());
+    let width = all.len() / n_rows.max(1);
+    all.chunks_exact(width.max(1)).map(<[R]>::to_vec).collect()
 }
 
 fn in_double<R: Real>(rows: &[Vec<R>]) -> Vec<Vec<f64>> {
@@ -447,50 +540,32 @@ fn rotated<R: Real>(vectors: &[f64], k: usize, turned: Turned, rows: &[Vec<R>]) 
 }
 
 /// `W'Y`, a row a feature.
-fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings) -> Vec<Vec<R>> {
+fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings, comm: &dyn Comm) -> Vec<Vec<R>> {
     let (k, columns) = (loadings.n_features(), Columns::new(loadings));
-    let mut tiles: Vec<Vec<R>> = vec![Vec::new(); data.tiles().len()];
+    let mut of_tiles: Vec<(usize, Vec<R>)> = data.tiles().owned().map(|tile| (tile, Vec::new())).collect();
     let arch = pulp::Arch::new();
     share(
-        tiles.iter_mut().enumerate(),
+        of_tiles.iter_mut(),
         || (),
         |_, (tile, statistic)| {
-            let width = data.tiles().width(tile);
+            let width = data.tiles().width(*tile);
             statistic.resize(k * width, R::zero());
-            arch.dispatch(AddStatistic { rows: data.tile(tile), width, columns: &columns, statistic });
+            arch.dispatch(AddStatistic { rows: data.tile(*tile), width, columns: &columns, statistic });
         },
     );
-    let mut joined = vec![Vec::new(); k];
-    share(
-        joined.iter_mut().enumerate(),
-        || (),
-        |_, (feature, row): (usize, &mut Vec<R>)| {
-            row.reserve_exact(data.n_modes());
-            for (tile, values) in tiles.iter().enumerate() {
-                let width = data.tiles().width(tile);
-                row.extend_from_slice(&values[feature * width..(feature + 1) * width]);
-            }
-        },
-    );
-    joined
+    rows_of_tiles(data.tiles(), k, of_tiles.into_iter().map(|(_, values)| values).collect(), comm)
 }
 
-/// Turns the rotated statistic (by mode) into rotated features.
-fn draw_turned<R: Real>(turned: &mut [Vec<R>], conditional: &WindowConditional, round: u32) {
+/// Turns a rotated statistic (by mode) into a rotated feature.
+fn draw_turned<R: Real>(i: usize, row: &mut [R], conditional: &WindowConditional, round: u32) {
     let per_noise = 1.0 / conditional.noise_variance;
-    share(
-        turned.iter_mut().enumerate(),
-        || (),
-        |_, (i, row)| {
-            let from_data = conditional.rotation.values[i].max(0.0) * per_noise;
-            let mut stream = conditional.streams.stream(Purpose::Features, round, i as u64);
-            for (x, h) in row.iter_mut().zip(conditional.precisions) {
-                let variance = 1.0 / (from_data + h);
-                let normal: f64 = StandardNormal.sample(&mut stream);
-                *x = R::from_f64(x.to_f64() * per_noise * variance + normal * variance.sqrt());
-            }
-        },
-    );
+    let from_data = conditional.rotation.values[i].max(0.0) * per_noise;
+    let mut stream = conditional.streams.stream(Purpose::Features, round, i as u64);
+    for (x, h) in row.iter_mut().zip(conditional.precisions) {
+        let variance = 1.0 / (from_data + h);
+        let normal: f64 = StandardNormal.sample(&mut stream);
+        *x = R::from_f64(x.to_f64() * per_noise * variance + normal * variance.sqrt());
+    }
 }
 
 /// The values of all features at some columns: a row a column.
@@ -590,8 +665,8 @@ mod tests {
     fn means_solve_the_dense_equations() {
         let case = case();
         let rotation = symmetric_eigen(&case.loadings.gram(), 2);
-        let means =
-            case.window.feature_means(&case.data, &case.loadings, &rotation, case.noise_variance, &case.precisions);
+        let noise = case.noise_variance;
+        let means = case.window.feature_means(&case.data, &case.loadings, &rotation, noise, &case.precisions, &Solo);
         // Unknowns are (feature, mode); every observed cell adds a rank-one term.
         let basis = basis(&case);
         let mut matrix = vec![0.0; 144];
@@ -621,7 +696,7 @@ mod tests {
     fn residuals_are_known_where_rows_were_observed() {
         let case = case();
         let stream_of = |row: usize| Streams::once(1).stream(Purpose::MissingRows, 0, row as u64);
-        let columns = case.window.at_columns(&case.spectra);
+        let columns = case.window.at_columns(&case.spectra, &Solo);
         // Columns need not stand in the order of the state.
         let swapped = FeatureSpectra::from_vectors(4, &[columns.feature(1), columns.feature(0)]);
         let residuals = case.window.complete_residuals(
@@ -631,6 +706,7 @@ mod tests {
             (&swapped, &[1, 0]),
             case.noise_variance,
             stream_of,
+            &Solo,
         );
         for (place, row) in [(0, 3), (1, 1)] {
             let image = case.window.image(&residuals.row(place));

@@ -1,0 +1,96 @@
+//! What the ranks of a fit tell each other between sweeps: where to start, what comes next, and that they still agree.
+
+use super::{Ending, Next};
+use crate::chain::Chain;
+use crate::checkpoint::Checkpoint;
+use crate::comm::Comm;
+use crate::error::{Error, Result};
+use crate::linalg::Real;
+use crate::model::{Model, State};
+use crate::state_io::{put_state, take_state};
+use crate::store::{Bundle, Stored};
+use std::path::Path;
+
+/// Where a chain stands.
+pub(super) struct Position<R> {
+    pub sweep: u64,
+    pub state: State<R>,
+}
+
+/// What rank 0 finds, on every rank.
+pub(super) fn told(comm: &dyn Comm, look: impl FnOnce() -> bool) -> bool {
+    let mut bytes = if comm.rank() == 0 { vec![u8::from(look())] } else { Vec::new() };
+    comm.broadcast(&mut bytes);
+    bytes == [1]
+}
+
+/// Gives every rank its part of the state that rank 0 has read.
+pub(super) fn hand_out<R: Real>(model: &Model<R>, checkpoint: Option<Checkpoint<R>>) -> Result<Position<R>> {
+    let comm = model.comm.as_ref();
+    let position = checkpoint.map(|Checkpoint { sweep, state, .. }| Position { sweep, state });
+    match (comm.size(), position) {
+        (1, Some(position)) => Ok(position),
+        (_, position) => {
+            let whole = broadcast_state(comm, position.map(|position| (position.sweep, position.state)))?;
+            Ok(Position { sweep: whole.0, state: own_part(model, whole.1) })
+        }
+    }
+}
+
+/// The state of rank 0, whole, on every rank.
+pub(super) fn broadcast_state<R: Real>(comm: &dyn Comm, known: Option<(u64, State<R>)>) -> Result<(u64, State<R>)> {
+    let mut bytes = known.map_or_else(Vec::new, |(sweep, state)| {
+        let mut bundle = Bundle::default();
+        bundle.put("sweep", &[1], &[sweep]);
+        put_state(&mut bundle, &state);
+        bundle.to_bytes()
+    });
+    comm.broadcast(&mut bytes);
+    let stored = Stored::from_bytes(bytes, Path::new("the state of rank 0"))?;
+    Ok((stored.number("sweep")?, take_state(&stored)?))
+}
+
+/// The part of a whole state that belongs where the data are. Under a mask every rank has all features.
+pub(super) fn own_part<R: Real>(model: &Model<R>, mut state: State<R>) -> State<R> {
+    if model.window.is_none() {
+        state.features = state.features.part(model.data.tiles());
+    }
+    state
+}
+
+/// Compares the state with that of rank 0 and settles what comes next: a stop that any rank was asked for; else as the clock
+/// of rank 0 says.
+pub(super) fn agree<R: Real>(comm: &dyn Comm, chain: &Chain<R>, own: Next) -> Result<Next> {
+    if comm.size() == 1 {
+        return Ok(own);
+    }
+    let mut message = chain.state.digest().to_le_bytes().to_vec();
+    message.push(code(own));
+    let all = comm.all_gather(&message);
+    let (digest, rank_0) = (&all[0][..8], next(all[0][8]));
+    if let Some(rank) = all.iter().position(|other| other[..8] != *digest) {
+        return Err(Error::RanksDiverged { rank, sweep: chain.sweep });
+    }
+    let stop = Next::End(Ending::Stopped);
+    Ok(if all.iter().any(|other| next(other[8]) == stop) { stop } else { rank_0 })
+}
+
+fn code(next: Next) -> u8 {
+    match next {
+        Next::GoOn => 0,
+        Next::Save => 1,
+        Next::End(Ending::Stopped) => 2,
+        Next::End(Ending::OutOfTime) => 3,
+        Next::End(Ending::Finished) => 4,
+    }
+}
+
+fn next(code: u8) -> Next {
+    match code {
+        0 => Next::GoOn,
+        1 => Next::Save,
+        2 => Next::End(Ending::Stopped),
+        3 => Next::End(Ending::OutOfTime),
+        _ => Next::End(Ending::Finished),
+    }
+}

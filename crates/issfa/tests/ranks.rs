@@ -1,0 +1,184 @@
+//! The same fit on one rank and on several (threads of this process, with one thread each): the same bits in every file.
+
+use issfa::comm::local::Local;
+use issfa::config::Settings;
+use issfa::data::write::write_npy_f64;
+use issfa::data::{Centering, Missing};
+use issfa::fit::{Ending, Observer, Prepared, fit, resume};
+use issfa::linalg::Real;
+use issfa::run_folder::Run;
+use issfa::structure::Shelf;
+use issfa::trace::TraceRow;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Sites of a grid that takes five tiles, the last one short.
+const GRID: [usize; 2] = [33, 34];
+const ROWS: usize = 70;
+
+/// Asks for a stop after some sweeps.
+struct Quiet {
+    n_left: u64,
+}
+
+impl Observer for Quiet {
+    fn sweep(&mut self, _: &TraceRow, _: u64, _: Duration) {
+        self.n_left -= 1;
+    }
+    fn wants_stop(&self) -> bool {
+        self.n_left == 0
+    }
+    fn note(&mut self, _: &str) {}
+}
+
+/// Two smooth features, each in some rows, with noise that no generator is needed for.
+fn value(row: usize, site: usize) -> f64 {
+    let (x, y) = ((site / GRID[1]) as f64 / 9.0, (site % GRID[1]) as f64 / 7.0);
+    let weights = [[1.5, 0.0], [0.0, 2.0], [1.0, -1.5], [0.0, 0.0]][row % 4];
+    let noise = ((row * 7919 + site * 104_729) % 1009) as f64 / 504.5 - 1.0;
+    3.0 + weights[0] * x.sin() * y.cos() + weights[1] * (x + y).cos() + 0.4 * noise
+}
+
+/// What differs between the fits of this file.
+#[derive(Clone, Copy, Default)]
+struct Case {
+    holes: bool,
+    mask: bool,
+    extras: bool,
+}
+
+fn settings(folder: &Path, case: Case) -> Settings {
+    let n_sites = GRID[0] * GRID[1];
+    let cell = |row: usize, site: usize| match case.holes {
+        true if (row * 31 + site) % 97 == 0 || row == 12 => f64::NAN,
+        _ => value(row, site),
+    };
+    let rows = |rows: std::ops::Range<usize>| -> Vec<f64> {
+        rows.flat_map(|row| (0..n_sites).map(move |site| cell(row, site))).collect()
+    };
+    let inputs = [folder.join("a.npy"), folder.join("b.npy")];
+    write_npy_f64(&inputs[0], &[45, n_sites], &rows(0..45)).unwrap();
+    write_npy_f64(&inputs[1], &[ROWS - 45, n_sites], &rows(45..ROWS)).unwrap();
+    let heldout = folder.join("heldout.npy");
+    write_npy_f64(&heldout, &[5, n_sites], &(0..5 * n_sites).map(|at| value(at / n_sites, at)).collect::<Vec<_>>())
+        .unwrap();
+    let mask = folder.join("mask.npy");
+    let inside = |site: usize| if (site / GRID[1]).abs_diff(16) + (site % GRID[1]).abs_diff(17) < 20 { 1.0 } else { 0.0 };
+    write_npy_f64(&mask, &GRID, &(0..n_sites).map(inside).collect::<Vec<_>>()).unwrap();
+    Settings {
+        input: inputs.to_vec(),
+        grid: Some("33x34".into()),
+        sweeps: 12,
+        burn_in: 5,
+        thin: 2,
+        keep_draws: 3,
+        seed: 4,
+        init: "kmeans:4".into(),
+        center: Some(Centering::Site),
+        missing: if case.holes { Missing::Impute } else { Missing::Error },
+        mask: case.mask.then(|| mask.display().to_string()),
+        heldout: case.extras.then_some(heldout),
+        reconstruct: case.extras,
+        checkpoint_every: "1h".into(),
+        ..Settings::default()
+    }
+}
+
+fn run_fit<R: Real>(settings: &Settings, out: &Path, size: usize, n_sweeps: u64) {
+    let endings = Local::run(size, |comm| {
+        let prepared = Prepared::<R>::load(settings.clone().check().unwrap(), &Shelf::none(), comm).unwrap();
+        fit(&prepared, out, &mut Quiet { n_left: n_sweeps }).unwrap()
+    });
+    let expected = if n_sweeps > settings.sweeps { Ending::Finished } else { Ending::Stopped };
+    assert!(endings.iter().all(|ending| *ending == expected), "{endings:?}");
+}
+
+fn run_resume<R: Real>(out: &Path, size: usize) {
+    Local::run(size, |comm| {
+        let prepared = Prepared::<R>::load_again(Run::open(out).unwrap(), comm).unwrap();
+        assert_eq!(resume(&prepared, out, &mut Quiet { n_left: u64::MAX }).unwrap(), Ending::Finished);
+    });
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut list = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_dir() { list.extend(files(&entry)) } else { list.push(entry) }
+    }
+    list.sort();
+    list
+}
+
+/// The bytes of a file without what tells the time.
+fn content(path: &Path) -> Vec<u8> {
+    let bytes = fs::read(path).unwrap();
+    if path.ends_with("trace.csv") {
+        let text = String::from_utf8(bytes).unwrap();
+        let without_seconds = |line: &str| {
+            let cells: Vec<&str> = line.split(',').collect();
+            [&cells[..2], &cells[3..]].concat().join(",")
+        };
+        return text.lines().map(without_seconds).collect::<Vec<_>>().join("\n").into_bytes();
+    }
+    if path.ends_with("state.safetensors") {
+        // The header holds how long each kernel took.
+        let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        return bytes[8 + length..].to_vec();
+    }
+    bytes
+}
+
+fn assert_same(one: &Path, other: &Path, what: &str) {
+    let names = |folder: &Path| -> Vec<PathBuf> {
+        let list = files(folder).into_iter().map(|path| path.strip_prefix(folder).unwrap().to_path_buf());
+        // Several ranks leave the eigenvalues of the data to issfa report.
+        list.filter(|path| !path.ends_with("eigenvalues.csv")).collect()
+    };
+    assert_eq!(names(one), names(other), "{what}");
+    assert!(names(one).len() > 8, "there is something to compare");
+    for name in names(one) {
+        assert!(content(&one.join(&name)) == content(&other.join(&name)), "{what}: {} differs", name.display());
+    }
+}
+
+fn same_on_any_number_of_ranks<R: Real>(case: Case) {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(folder.path(), case);
+    let out = |name: &str| folder.path().join(name);
+    run_fit::<R>(&settings, &out("1"), 1, u64::MAX);
+    for size in 2..=4 {
+        run_fit::<R>(&settings, &out(&size.to_string()), size, u64::MAX);
+        assert_same(&out("1"), &out(&size.to_string()), &format!("{size} ranks"));
+    }
+    // Stopped on three ranks after burn-in, resumed on two.
+    run_fit::<R>(&settings, &out("stopped"), 3, 8);
+    run_resume::<R>(&out("stopped"), 2);
+    assert_same(&out("1"), &out("stopped"), "3 ranks, then 2");
+}
+
+#[test]
+fn whole_rows() {
+    same_on_any_number_of_ranks::<f32>(Case::default());
+}
+
+#[test]
+fn whole_rows_in_double_precision_with_reconstruction_and_heldout() {
+    same_on_any_number_of_ranks::<f64>(Case { extras: true, ..Case::default() });
+}
+
+#[test]
+fn under_a_mask() {
+    same_on_any_number_of_ranks::<f32>(Case { mask: true, extras: true, ..Case::default() });
+}
+
+#[test]
+fn with_missing_cells() {
+    same_on_any_number_of_ranks::<f32>(Case { holes: true, ..Case::default() });
+}
+
+#[test]
+fn with_a_mask_and_missing_cells() {
+    same_on_any_number_of_ranks::<f64>(Case { holes: true, mask: true, ..Case::default() });
+}
