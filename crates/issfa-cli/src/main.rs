@@ -5,6 +5,7 @@ mod print;
 mod commands;
 mod options;
 mod progress;
+mod ranks;
 mod signals;
 
 use clap::{Parser, Subcommand};
@@ -61,20 +62,27 @@ fn main() -> ExitCode {
         Err(Failure::Exit(code)) => ExitCode::from(code),
         Err(Failure::Library(error)) => {
             err!("error: {error}");
-            ExitCode::from(if error.is_wrong_use() { 2 } else { 1 })
+            ExitCode::from(exit_code(&error))
         }
     }
+}
+
+fn exit_code(error: &Error) -> u8 {
+    if error.is_wrong_use() { 2 } else { 1 }
 }
 
 fn run(cli: Cli) -> Outcome {
     let common = cli.common;
     common.start_threads()?;
+    if !matches!(cli.command, Command::Fit(_) | Command::Resume(_)) {
+        ranks::alone()?;
+    }
     match cli.command {
         Command::Demo(options) => commands::demo::run(options, &common),
         Command::Simulate(options) => commands::simulate::run(options, &common),
-        Command::Fit(options) => commands::fit::run(options, &common),
+        Command::Fit(options) => ranks::together(&common, |job, common| commands::fit::run(options, job, common)),
         Command::Plan(options) => commands::plan::run(options, &common),
-        Command::Resume(options) => commands::resume::run(options, &common),
+        Command::Resume(options) => ranks::together(&common, |job, common| commands::resume::run(options, job, common)),
         Command::Summary(options) => commands::summary::run(options),
         Command::Transform(options) => commands::transform::run(options, &common),
         Command::Evaluate(options) => commands::evaluate::run(options),

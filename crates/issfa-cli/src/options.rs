@@ -42,7 +42,7 @@ pub enum ProgressStyle {
 impl Common {
     /// Sizes the thread pool.
     pub fn start_threads(&self) -> Result<()> {
-        let Some(n) = self.threads else { return Ok(()) };
+        let Some(n) = self.threads.or_else(crate::ranks::usual_threads) else { return Ok(()) };
         if n == 0 {
             return Err(Error::setting("--threads", n, "must be at least 1"));
         }

@@ -1,9 +1,15 @@
-//! Ctrl-C and SIGTERM: the first one asks for a stop after the sweep, the second one ends at once.
+//! Ctrl-C, SIGTERM and, as schedulers send it, SIGUSR1: the first asks for a stop after the sweep, the second one of the same
+//! kind ends at once.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+#[cfg(unix)]
+const STOPPING: [i32; 3] = [SIGINT, SIGTERM, signal_hook::consts::SIGUSR1];
+#[cfg(not(unix))]
+const STOPPING: [i32; 2] = [SIGINT, SIGTERM];
 
 /// Which signal has come, if any.
 #[derive(Clone, Default)]
@@ -15,9 +21,9 @@ impl Signals {
     /// Starts listening.
     pub fn listen() -> Signals {
         let signals = Signals::default();
-        for signal in [SIGINT, SIGTERM] {
+        for signal in STOPPING {
             let once = Arc::new(AtomicBool::new(false));
-            // Registration fails only for signals that may not be caught; these two may.
+            // Registration fails only for signals that may not be caught; these may.
             let _ = flag::register_conditional_shutdown(signal, 128 + signal, once.clone());
             let _ = flag::register(signal, once);
             let _ = flag::register_usize(signal, signals.came.clone(), signal as usize);

@@ -79,11 +79,15 @@ pub enum Error {
     OtherOrigin { path: PathBuf, what: &'static str, found: String, expected: String },
 
     /// Ranks of one job that do not have the same before them.
-    #[error("rank {rank} has another {what} than rank 0 ({found} there, {expected} on rank 0); start all ranks with one command, one installation and the same files")]
+    #[error(
+        "rank {rank} has another {what} than rank 0 ({found} there, {expected} on rank 0); start all ranks with one command, one installation and the same files"
+    )]
     RanksDiffer { rank: usize, what: String, found: String, expected: String },
 
     /// Ranks of one job that no longer agree on the state of the chain.
-    #[error("rank {rank} does not agree with rank 0 on the state after sweep {sweep}; run all ranks on processors of one kind. The last checkpoint is sound: issfa resume goes on from it")]
+    #[error(
+        "rank {rank} does not agree with rank 0 on the state after sweep {sweep}; run all ranks on processors of one kind. The last checkpoint is sound: issfa resume goes on from it"
+    )]
     RanksDiverged { rank: usize, sweep: u64 },
 
     /// The data do not fit into memory.

@@ -64,7 +64,8 @@ fn settings(folder: &Path, case: Case) -> Settings {
     write_npy_f64(&heldout, &[5, n_sites], &(0..5 * n_sites).map(|at| value(at / n_sites, at)).collect::<Vec<_>>())
         .unwrap();
     let mask = folder.join("mask.npy");
-    let inside = |site: usize| if (site / GRID[1]).abs_diff(16) + (site % GRID[1]).abs_diff(17) < 20 { 1.0 } else { 0.0 };
+    let inside =
+        |site: usize| if (site / GRID[1]).abs_diff(16) + (site % GRID[1]).abs_diff(17) < 20 { 1.0 } else { 0.0 };
     write_npy_f64(&mask, &GRID, &(0..n_sites).map(inside).collect::<Vec<_>>()).unwrap();
     Settings {
         input: inputs.to_vec(),

@@ -3,6 +3,7 @@
 use super::with_precision;
 use crate::options::{Common, pair};
 use crate::progress::{Progress, duration};
+use crate::ranks::Job;
 use crate::signals::Signals;
 use crate::{Failure, Outcome};
 use clap::{Args, ValueEnum};
@@ -290,10 +291,10 @@ fn set<T>(place: &mut T, given: Option<T>) {
     }
 }
 
-pub fn run(options: Options, common: &Common) -> Outcome {
+pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
     check_output(&options.out, Output::Run, common.overwrite)?;
     let checked = options.fit.checked()?;
-    with_precision!(checked.settings.precision, fit_into(checked, &options.out, common))
+    with_precision!(checked.settings.precision, fit_into(checked, &options.out, job, common))
 }
 
 /// A run too short for the default burn-in gets two thirds of its sweeps, and keeps all others, unless told otherwise.
@@ -308,25 +309,32 @@ fn fit_short_run(settings: &mut Settings, (burn_in_unset, thin_unset): (bool, bo
 }
 
 /// Loads, announces, fits, and reports.
-pub fn fit_into<R: Real>(checked: Checked, out: &Path, common: &Common) -> Outcome {
+pub fn fit_into<R: Real>(checked: Checked, out: &Path, job: &Job, common: &Common) -> Outcome {
     let tell = |text: &str| common.say(text);
     checked.settings.background.as_deref().map_or(Ok(()), check_background)?;
-    let prepared = Prepared::<R>::load(checked, &Shelf::beside(out, &tell))?;
+    let prepared = Prepared::<R>::load(checked, &Shelf::beside(out, &tell), job.comm.clone())?;
     announce(&prepared, out, common);
     let signals = Signals::listen();
     let mut progress = Progress::new(common, signals.clone());
     let ending = issfa::fit::fit(&prepared, out, &mut progress);
     progress.finish();
-    conclude(ending?, out, &signals, common)
+    conclude(ending?, out, &signals, job, common)
 }
 
 /// The first line: what will be done.
 pub fn announce<R: Real>(prepared: &Prepared<R>, out: &Path, common: &Common) {
+    if !prepared.is_first() {
+        return;
+    }
     let settings = &prepared.checked.settings;
     let record = &prepared.record;
     let chains = if settings.chains > 1 { format!("{} chains of ", settings.chains) } else { String::new() };
+    let ranks = match prepared.model.comm.size() {
+        1 => String::new(),
+        size => format!(" on rank 0 of {size}"),
+    };
     common.say(&format!(
-        "fit: {} rows x {} sites ({}), {}, {}, about {} of memory; {chains}{} sweeps ({} burn-in, then every {} kept); results in {}",
+        "fit: {} rows x {} sites ({}), {}, {}, about {} of memory{ranks}; {chains}{} sweeps ({} burn-in, then every {} kept); results in {}",
         record.n_rows,
         record.n_sites,
         show_grid(prepared.structure.grid()),
@@ -368,7 +376,10 @@ fn ordinal(n: u64) -> String {
 }
 
 /// Figures, last words and the exit code.
-pub fn conclude(ending: Ending, out: &Path, signals: &Signals, common: &Common) -> Outcome {
+pub fn conclude(ending: Ending, out: &Path, signals: &Signals, job: &Job, common: &Common) -> Outcome {
+    if !job.is_first() {
+        return if ending == Ending::Stopped { Err(Failure::Exit(signals.exit_code())) } else { Ok(()) };
+    }
     let run = Run::open(out)?;
     report::write_figures(&run)?;
     // A run may be resumed where its background is not any more.

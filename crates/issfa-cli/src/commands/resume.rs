@@ -5,6 +5,7 @@ use super::with_precision;
 use crate::Outcome;
 use crate::options::Common;
 use crate::progress::Progress;
+use crate::ranks::Job;
 use crate::signals::Signals;
 use clap::Args;
 use issfa::config::parse_duration;
@@ -28,7 +29,7 @@ pub struct Options {
     time_budget: Option<String>,
 }
 
-pub fn run(options: Options, common: &Common) -> Outcome {
+pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
     let mut run = Run::open(&options.run)?;
     require(&options.run, "run folder with a checkpoint", "checkpoint/state.safetensors")?;
     run.check_inputs()?;
@@ -39,7 +40,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     settings.time_budget = options.time_budget.clone();
     run.checked.time_budget =
         options.time_budget.as_deref().map(|text| parse_duration("--time-budget", text)).transpose()?;
-    with_precision!(run.checked.settings.precision, go_on(run, common))
+    with_precision!(run.checked.settings.precision, go_on(run, job, common))
 }
 
 fn new_sweeps(text: &str, old: u64) -> Result<u64> {
@@ -52,13 +53,13 @@ fn new_sweeps(text: &str, old: u64) -> Result<u64> {
     if sweeps < old { Err(wrong("a run cannot be made shorter")) } else { Ok(sweeps) }
 }
 
-fn go_on<R: Real>(run: Run, common: &Common) -> Outcome {
+fn go_on<R: Real>(run: Run, job: &Job, common: &Common) -> Outcome {
     let folder = run.folder.clone();
-    let prepared = Prepared::<R>::load_again(run)?;
+    let prepared = Prepared::<R>::load_again(run, job.comm.clone())?;
     announce(&prepared, &folder, common);
     let signals = Signals::listen();
     let mut progress = Progress::new(common, signals.clone());
     let ending = issfa::fit::resume(&prepared, &folder, &mut progress);
     progress.finish();
-    conclude(ending?, &folder, &signals, common)
+    conclude(ending?, &folder, &signals, job, common)
 }

@@ -37,10 +37,8 @@ impl Meeting {
 
     fn meet(&self, rank: usize, own: Brought) -> Arc<Vec<Brought>> {
         let wait = |table, until: &dyn Fn(&Table) -> bool| {
-            let (table, waited) = self
-                .changed
-                .wait_timeout_while(table, PATIENCE, |table| !until(table))
-                .expect("another rank panicked");
+            let (table, waited) =
+                self.changed.wait_timeout_while(table, PATIENCE, |table| !until(table)).expect("another rank panicked");
             assert!(!waited.timed_out(), "rank {rank} waited for the others in vain");
             table
         };

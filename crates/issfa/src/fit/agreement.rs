@@ -41,7 +41,8 @@ fn first_difference(first: &[(String, String)], other: &[(String, String)]) -> O
         };
         return Some([what, show(here), show(there)]);
     }
-    let lines = here.1.lines().zip(there.1.lines()).find(|(a, b)| a != b).unwrap_or(("more settings", "fewer settings"));
+    let lines =
+        here.1.lines().zip(there.1.lines()).find(|(a, b)| a != b).unwrap_or(("more settings", "fewer settings"));
     Some(["settings".to_string(), lines.0.to_string(), lines.1.to_string()])
 }
 

@@ -227,7 +227,10 @@ impl<'a, R: Real> Going<'a, R> {
                 None => prepared.initial_state(number)?,
             };
             let whole = state.gathered(comm);
-            (whole.map(|whole| Books::create(prepared, folder, whole)).transpose()?, ranks::Position { sweep: 0, state })
+            (
+                whole.map(|whole| Books::create(prepared, folder, whole)).transpose()?,
+                ranks::Position { sweep: 0, state },
+            )
         };
         let schedule = prepared.schedule(number);
         Ok(Going {
@@ -290,9 +293,12 @@ impl<'a, R: Real> Going<'a, R> {
             let means = features::conditional_means(&prepared.model, &self.chain.state).gathered(comm);
             let residual = |(data, means)| {
                 let streams = self.schedule.streams(sweep);
-                prepared
-                    .units()
-                    .noise_variance(new_rows::mean_squared_residual(data, &self.chain.state, means, &streams))
+                prepared.units().noise_variance(new_rows::mean_squared_residual(
+                    data,
+                    &self.chain.state,
+                    means,
+                    &streams,
+                ))
             };
             row.heldout_residual = prepared.heldout.as_ref().zip(means.as_ref()).map(residual);
         }

@@ -87,9 +87,7 @@ pub fn conditional_means<R: Real>(model: &Model<R>, state: &State<R>) -> Feature
     let (data, loadings, noise) = (&model.data, &state.loadings, state.noise_variance);
     match &model.window {
         None => feature_means(data, loadings, &rotation, noise, &precisions),
-        Some(window) => {
-            window.feature_means(data, loadings, &rotation, noise, &precisions, model.comm.as_ref())
-        }
+        Some(window) => window.feature_means(data, loadings, &rotation, noise, &precisions, model.comm.as_ref()),
     }
 }
 

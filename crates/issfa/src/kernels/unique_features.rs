@@ -94,13 +94,9 @@ struct Images<'a, R> {
 }
 
 impl<R: Real> Images<'_, R> {
-    fn new<'a>(
-        model: &Model<R>,
-        window: &'a Window,
-        state: &State<R>,
-        projections: &Projections<R>,
-    ) -> Images<'a, R> {
-        let columns = projections.columns().unwrap_or_else(|| Arc::new(window.at_columns(&state.features, model.comm.as_ref())));
+    fn new<'a>(model: &Model<R>, window: &'a Window, state: &State<R>, projections: &Projections<R>) -> Images<'a, R> {
+        let columns =
+            projections.columns().unwrap_or_else(|| Arc::new(window.at_columns(&state.features, model.comm.as_ref())));
         Images { window, columns, ids: state.feature_ids.clone() }
     }
 
