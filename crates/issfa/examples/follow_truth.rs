@@ -34,7 +34,7 @@ fn main() -> issfa::Result<()> {
 }
 
 fn follow<R: Real>(folder: &Path, settings: Settings, bar: f64) -> issfa::Result<()> {
-    let prepared = Prepared::<R>::load(settings.check()?, &Shelf::none(), std::sync::Arc::new(issfa::comm::Solo))?;
+    let prepared = Prepared::<R>::load(settings.check()?, &Shelf::none(), issfa::fit::Ranks::alone())?;
     let truth = spectra_of(&folder.join("truth_features.npy"), &prepared.structure)?;
     let clean = spectra_of(&folder.join("truth_heldout.npy"), &prepared.structure)?;
     let heldout = prepared.heldout.as_ref().expect("held-out rows were asked for");

@@ -19,6 +19,13 @@ pub struct Counters {
     /// By kernel name: seconds, proposals, acceptances.
     pub kernels: BTreeMap<String, (f64, u64, u64)>,
     pub seconds: f64,
+    /// Bytes that rank 0 brought to messages in sweeps; none where it is alone.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes_sent: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A chain at rest.

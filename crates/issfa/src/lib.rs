@@ -55,6 +55,7 @@ pub mod chain;
 pub mod checkpoint;
 pub mod comm;
 pub mod config;
+pub mod cost;
 pub mod data;
 pub mod draws;
 pub mod error;

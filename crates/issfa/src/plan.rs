@@ -1,18 +1,17 @@
 //! What a fit will need, before committing to it: memory and disk by count, seconds per sweep measured on a slice.
 
 use crate::chain::Chain;
-use crate::comm::Solo;
 use crate::config::Checked;
+use crate::cost::{self, Network, Size};
 use crate::data::memory;
 use crate::error::Result;
-use crate::fit::{Prepared, memory_needed};
+use crate::fit::{Prepared, Ranks, memory_needed};
 use crate::inputs;
 use crate::kernels::Kernel;
 use crate::linalg::Real;
 use crate::structure::Shelf;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Cells of the larger slice; the smaller one has half its rows.
@@ -39,6 +38,32 @@ pub struct Plan {
     pub slice_features: usize,
     pub load_seconds: f64,
     pub by_features: Vec<Needs>,
+    /// The same on several ranks.
+    pub by_ranks: Vec<OnRanks>,
+}
+
+/// What else to plan for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// As if there were so many rows.
+    pub n_rows: Option<usize>,
+    /// Numbers of ranks, and the network between them.
+    pub ranks: Vec<usize>,
+    pub network: Option<Network>,
+}
+
+/// A number of ranks, with a number of features.
+#[derive(Clone, Debug, Serialize)]
+pub struct OnRanks {
+    pub n_ranks: usize,
+    pub n_features: usize,
+    /// Of rank 0, which needs most.
+    pub memory_bytes: u64,
+    /// What a rank brings to the messages of a sweep, on average.
+    pub bytes_per_sweep: u64,
+    pub seconds_of_work: f64,
+    pub seconds_to_send: f64,
+    pub seconds_per_sweep: f64,
 }
 
 /// Times and sizes for a number of features.
@@ -57,22 +82,31 @@ struct Measured {
     n_features: f64,
     load_seconds: f64,
     kernels: BTreeMap<&'static str, f64>,
+    /// Of a sweep: features that a row uses out of all, and proposed births and deaths.
+    density: f64,
+    proposals: f64,
+    n_theta: usize,
+    is_partial: bool,
 }
 
 /// Plans a fit. What cannot fit into memory is refused with both figures, as `fit` would.
-pub fn plan<R: Real>(checked: &Checked, shelf: &Shelf) -> Result<Plan> {
+pub fn plan<R: Real>(checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> Result<Plan> {
     let settings = &checked.settings;
     let mut observations = inputs::open(settings)?;
     let structure = checked.structure(observations.path(), observations.grid(), observations.n_sites(), shelf)?;
     inputs::choose_cells(&mut observations, settings, structure.grid())?;
-    let (n_rows, n_sites) = (observations.n_rows(), observations.n_columns());
-    let memory_bytes = memory_needed(&observations, R::BYTES, settings, 1);
-    memory::check(&format!("a fit of {n_rows} x {n_sites} in {}", R::NAME), memory_bytes)?;
-    let most = (SLICE_CELLS / n_sites).clamp(8, n_rows.max(8)).min(n_rows);
+    let (n_given, n_sites) = (observations.n_rows(), observations.n_columns());
+    let n_rows = wanted.n_rows.unwrap_or(n_given);
+    let memory_on = |n_ranks: usize| memory_needed(&observations, n_rows, R::BYTES, settings, n_ranks);
+    let memory_bytes = memory_on(1);
+    if wanted.ranks.is_empty() && wanted.n_rows.is_none() {
+        memory::check(&format!("a fit of {n_rows} x {n_sites} in {}", R::NAME), memory_bytes)?;
+    }
+    let most = (SLICE_CELLS / n_sites).clamp(8, n_given.max(8)).min(n_given).min(n_rows);
     let slices = [measure::<R>(checked, shelf, most.div_ceil(2))?, measure::<R>(checked, shelf, most)?];
     let chains = f64::from(settings.chains);
     let needs = |&n_features: &usize| {
-        let seconds_per_sweep = seconds_per_sweep(&slices, n_rows, n_features);
+        let seconds_per_sweep = kernel_seconds(&slices, n_rows, n_features).values().sum();
         Needs {
             n_features,
             seconds_per_sweep,
@@ -80,7 +114,36 @@ pub fn plan<R: Real>(checked: &Checked, shelf: &Shelf) -> Result<Plan> {
             disk_bytes: disk_needed(checked, n_rows, [n_sites, structure.n_sites()], n_features, R::BYTES),
         }
     };
+    let on_ranks = |(n_ranks, n_features): (usize, usize)| {
+        let size = Size {
+            n_rows,
+            n_columns: n_sites,
+            n_grid: slices[1].is_partial.then_some(structure.n_sites()),
+            n_features,
+            active_per_row: slices[1].density * n_features as f64,
+            proposals: slices[1].proposals,
+            row_sweeps: settings.sweep.row_sweeps,
+            birth_rounds: settings.sweep.birth_rounds,
+            n_theta: slices[1].n_theta,
+            bytes: R::BYTES,
+        };
+        let (messages, kernels) = (cost::messages(&size, n_ranks), kernel_seconds(&slices, n_rows, n_features));
+        let seconds_of_work = cost::seconds_of_work(&kernels, &size, n_ranks);
+        let seconds_to_send = wanted.network.map_or(0.0, |network| cost::seconds_to_send(&messages, n_ranks, &network));
+        OnRanks {
+            n_ranks,
+            n_features,
+            memory_bytes: memory_on(n_ranks),
+            bytes_per_sweep: cost::bytes_per_rank(&messages) as u64,
+            seconds_of_work,
+            seconds_to_send,
+            seconds_per_sweep: seconds_of_work + seconds_to_send,
+        }
+    };
+    let cases = wanted.ranks.iter().flat_map(|&ranks| FEATURES.map(|n_features| (ranks, n_features)));
+    let by_ranks = cases.map(on_ranks).collect();
     Ok(Plan {
+        by_ranks,
         n_rows,
         n_sites,
         structure: structure.expression(),
@@ -106,13 +169,13 @@ fn measure<R: Real>(checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<M
     let mut observations = inputs::open(&slice.settings)?;
     observations.keep_first(n_rows);
     let start = Instant::now();
-    let prepared = Prepared::<R>::from_observations(slice, observations, None, shelf, Arc::new(Solo))?;
+    let prepared = Prepared::<R>::from_observations(slice, observations, None, shelf, Ranks::alone())?;
     let load_seconds = start.elapsed().as_secs_f64();
     let mut schedule = prepared.schedule(1);
     schedule.burn_in = 0;
     let mut chain = Chain::new(crate::init::k_means(&prepared.model, 15, 0, 1), 0);
     let first = chain.step(&prepared.model, &schedule)?;
-    let (mut kernels, mut n_features) = (BTreeMap::new(), 0.0);
+    let (mut kernels, mut n_features, mut proposals) = (BTreeMap::new(), 0.0, 0.0);
     if prepared.model.window.is_some() {
         // The first sweep's features are drawn jointly, as they are every so many sweeps.
         let joint = first.steps.iter().find(|step| step.kernel == Kernel::Features).map_or(0.0, |step| step.seconds);
@@ -120,25 +183,37 @@ fn measure<R: Real>(checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<M
     }
     for _ in 0..SWEEPS {
         n_features += chain.state.n_features() as f64 / SWEEPS as f64;
-        for step in chain.step(&prepared.model, &schedule)?.steps {
+        let info = chain.step(&prepared.model, &schedule)?;
+        proposals += f64::from(info.of(Kernel::UniqueFeatures).proposed);
+        for step in info.steps {
             *kernels.entry(step.kernel.name()).or_insert(0.0) += step.seconds / SWEEPS as f64;
         }
     }
-    Ok(Measured { n_rows, n_features: n_features.max(1.0), load_seconds, kernels })
+    let k = chain.state.n_features().max(1);
+    Ok(Measured {
+        n_rows,
+        n_features: n_features.max(1.0),
+        load_seconds,
+        kernels,
+        density: chain.state.loadings.n_active() as f64 / (n_rows * k) as f64,
+        proposals: proposals / SWEEPS as f64,
+        n_theta: prepared.model.spectrum.n_parameters(),
+        is_partial: prepared.model.window.is_some(),
+    })
 }
 
 /// Every kernel on the line through the two slices; the pass and the rows also grow with the number of features.
-fn seconds_per_sweep(slices: &[Measured; 2], n_rows: usize, n_features: usize) -> f64 {
+fn kernel_seconds(slices: &[Measured; 2], n_rows: usize, n_features: usize) -> BTreeMap<&'static str, f64> {
     let [half, whole] = slices;
     let of = |slice: &Measured, name: &str| slice.kernels.get(name).copied().unwrap_or(0.0);
     let kernel = |(name, &seconds): (&&'static str, &f64)| {
         let extra_rows = (whole.n_rows - half.n_rows).max(1) as f64;
         let per_row = ((seconds - of(half, name)) / extra_rows).clamp(0.0, seconds / whole.n_rows as f64);
-        let at_all_rows = seconds + per_row * (n_rows - whole.n_rows) as f64;
+        let at_all_rows = seconds + per_row * (n_rows as f64 - whole.n_rows as f64);
         let grows = *name == Kernel::Features.name() || *name == Kernel::SharedActivations.name();
-        at_all_rows * if grows { n_features as f64 / whole.n_features } else { 1.0 }
+        (*name, at_all_rows * if grows { n_features as f64 / whole.n_features } else { 1.0 })
     };
-    whole.kernels.iter().map(kernel).sum()
+    whole.kernels.iter().map(kernel).collect()
 }
 
 /// Checkpoint (state, moments, and a copy while it is replaced), kept draws (features and their means), results.

@@ -1,16 +1,18 @@
 //! The same fit on one rank and on several (threads of this process, with one thread each): the same bits in every file.
 
+use issfa::comm::Comm;
 use issfa::comm::local::Local;
 use issfa::config::Settings;
 use issfa::data::write::write_npy_f64;
 use issfa::data::{Centering, Missing};
-use issfa::fit::{Ending, Observer, Prepared, fit, resume};
+use issfa::fit::{Ending, Observer, Prepared, Ranks, fit, resume};
 use issfa::linalg::Real;
 use issfa::run_folder::Run;
 use issfa::structure::Shelf;
 use issfa::trace::TraceRow;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Sites of a grid that takes five tiles, the last one short.
@@ -86,9 +88,14 @@ fn settings(folder: &Path, case: Case) -> Settings {
     }
 }
 
+fn ranks(comm: Arc<dyn Comm>, settings: &Settings) -> Ranks {
+    Ranks::for_chains(comm, settings.chains, None).unwrap()
+}
+
 fn run_fit<R: Real>(settings: &Settings, out: &Path, size: usize, n_sweeps: u64) {
     let endings = Local::run(size, |comm| {
-        let prepared = Prepared::<R>::load(settings.clone().check().unwrap(), &Shelf::none(), comm).unwrap();
+        let prepared =
+            Prepared::<R>::load(settings.clone().check().unwrap(), &Shelf::none(), ranks(comm, settings)).unwrap();
         fit(&prepared, out, &mut Quiet { n_left: n_sweeps }).unwrap()
     });
     let expected = if n_sweeps > settings.sweeps { Ending::Finished } else { Ending::Stopped };
@@ -97,7 +104,11 @@ fn run_fit<R: Real>(settings: &Settings, out: &Path, size: usize, n_sweeps: u64)
 
 fn run_resume<R: Real>(out: &Path, size: usize) {
     Local::run(size, |comm| {
-        let prepared = Prepared::<R>::load_again(Run::open(out).unwrap(), comm).unwrap();
+        let prepared = {
+            let run = Run::open(out).unwrap();
+            let ranks = ranks(comm, &run.checked.settings);
+            Prepared::<R>::load_again(run, ranks).unwrap()
+        };
         assert_eq!(resume(&prepared, out, &mut Quiet { n_left: u64::MAX }).unwrap(), Ending::Finished);
     });
 }

@@ -4,9 +4,9 @@ use super::evaluate::print_table;
 use super::fit::fit_into;
 use crate::Outcome;
 use crate::options::Common;
-use crate::ranks::Job;
 use clap::Args;
 use issfa::config::Settings;
+use issfa::fit::Ranks;
 use issfa::report::write_truth_figures;
 use issfa::run_folder::{Output, Run, check_output, prepare_output};
 use issfa::simulation::Simulation;
@@ -46,7 +46,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         seed: 1,
         ..Settings::default()
     };
-    fit_into::<f32>(settings.check()?, &fit, &Job::alone(), common)?;
+    fit_into::<f32>(settings.check()?, &fit, Ranks::alone(), common)?;
     common.say("3. compare with the truth");
     let run = Run::open(&fit)?;
     let report = issfa::evaluate::truth::evaluate::<f32>(&run, &sim)?;

@@ -12,7 +12,7 @@ use issfa::data::grid::show_grid;
 use issfa::data::read::expand_inputs;
 use issfa::data::{Centering, Detrend, Missing};
 use issfa::error::bytes;
-use issfa::fit::{Ending, Prepared};
+use issfa::fit::{Ending, Prepared, Ranks};
 use issfa::linalg::Real;
 use issfa::model::ThetaStep;
 use issfa::report::brain::{Which, check_background};
@@ -32,6 +32,22 @@ pub struct Options {
     out: PathBuf,
     #[command(flatten)]
     fit: FitOptions,
+    #[command(flatten)]
+    ranks: RankOptions,
+}
+
+/// How the ranks of mpirun are divided.
+#[derive(Args)]
+pub struct RankOptions {
+    /// Under mpirun: so many ranks share a chain and its data (default: chains run side by side where ranks divide)
+    #[arg(long, value_name = "N")]
+    ranks_per_chain: Option<usize>,
+}
+
+impl RankOptions {
+    pub fn divide(&self, job: &Job, n_chains: u32) -> Result<Ranks> {
+        Ranks::for_chains(job.comm.clone(), n_chains, self.ranks_per_chain)
+    }
 }
 
 /// Everything but where the results go.
@@ -294,7 +310,8 @@ fn set<T>(place: &mut T, given: Option<T>) {
 pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
     check_output(&options.out, Output::Run, common.overwrite)?;
     let checked = options.fit.checked()?;
-    with_precision!(checked.settings.precision, fit_into(checked, &options.out, job, common))
+    let ranks = options.ranks.divide(job, checked.settings.chains)?;
+    with_precision!(checked.settings.precision, fit_into(checked, &options.out, ranks, common))
 }
 
 /// A run too short for the default burn-in gets two thirds of its sweeps, and keeps all others, unless told otherwise.
@@ -309,29 +326,30 @@ fn fit_short_run(settings: &mut Settings, (burn_in_unset, thin_unset): (bool, bo
 }
 
 /// Loads, announces, fits, and reports.
-pub fn fit_into<R: Real>(checked: Checked, out: &Path, job: &Job, common: &Common) -> Outcome {
+pub fn fit_into<R: Real>(checked: Checked, out: &Path, ranks: Ranks, common: &Common) -> Outcome {
     let tell = |text: &str| common.say(text);
     checked.settings.background.as_deref().map_or(Ok(()), check_background)?;
-    let prepared = Prepared::<R>::load(checked, &Shelf::beside(out, &tell), job.comm.clone())?;
+    let prepared = Prepared::<R>::load(checked, &Shelf::beside(out, &tell), ranks)?;
     announce(&prepared, out, common);
     let signals = Signals::listen();
     let mut progress = Progress::new(common, signals.clone());
     let ending = issfa::fit::fit(&prepared, out, &mut progress);
     progress.finish();
-    conclude(ending?, out, &signals, job, common)
+    conclude(ending?, out, &signals, prepared.is_first_of_all(), common)
 }
 
 /// The first line: what will be done.
 pub fn announce<R: Real>(prepared: &Prepared<R>, out: &Path, common: &Common) {
-    if !prepared.is_first() {
+    if !prepared.is_first_of_all() {
         return;
     }
     let settings = &prepared.checked.settings;
     let record = &prepared.record;
     let chains = if settings.chains > 1 { format!("{} chains of ", settings.chains) } else { String::new() };
-    let ranks = match prepared.model.comm.size() {
-        1 => String::new(),
-        size => format!(" on rank 0 of {size}"),
+    let ranks = match (prepared.ranks.all.size(), prepared.ranks.n_groups) {
+        (1, _) => String::new(),
+        (size, 1) => format!(" on rank 0 of {size}"),
+        (size, groups) => format!(" on rank 0 of {size} (chains in {groups} groups side by side)"),
     };
     common.say(&format!(
         "fit: {} rows x {} sites ({}), {}, {}, about {} of memory{ranks}; {chains}{} sweeps ({} burn-in, then every {} kept); results in {}",
@@ -376,8 +394,8 @@ fn ordinal(n: u64) -> String {
 }
 
 /// Figures, last words and the exit code.
-pub fn conclude(ending: Ending, out: &Path, signals: &Signals, job: &Job, common: &Common) -> Outcome {
-    if !job.is_first() {
+pub fn conclude(ending: Ending, out: &Path, signals: &Signals, speaks: bool, common: &Common) -> Outcome {
+    if !speaks {
         return if ending == Ending::Stopped { Err(Failure::Exit(signals.exit_code())) } else { Ok(()) };
     }
     let run = Run::open(out)?;

@@ -6,32 +6,71 @@ use crate::Outcome;
 use crate::options::Common;
 use clap::Args;
 use issfa::config::Checked;
+use issfa::cost::Network;
 use issfa::error::bytes;
 use issfa::linalg::Real;
-use issfa::plan::{Plan, plan};
+use issfa::plan::{Plan, Wanted, plan};
+use issfa::spectral::TILE;
 use issfa::structure::Shelf;
+use issfa::{Error, Result};
 use std::path::Path;
 
 /// Memory, disk and seconds per sweep of a fit, measured on two sweeps of a slice of its rows
 #[derive(Args)]
-#[command(after_help = "Example:\n  issfa plan data.npy --grid 64x64 --sweeps 2000")]
+#[command(
+    after_help = "Examples:\n  issfa plan data.npy --grid 64x64 --sweeps 2000\n  issfa plan data.npy --grid 64x64 --ranks 6,64 --bandwidth 10 --latency 2"
+)]
 pub struct Options {
     #[command(flatten)]
     fit: FitOptions,
+    /// Also on so many ranks of mpirun: bytes sent and seconds per sweep
+    #[arg(long, value_name = "R,R...", value_delimiter = ',')]
+    ranks: Vec<usize>,
+    /// Gigabytes a second that a rank can send to others
+    #[arg(long, value_name = "GB/S", default_value_t = 10.0)]
+    bandwidth: f64,
+    /// Microseconds that the shortest message takes
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 2.0)]
+    latency: f64,
+    /// As if there were so many rows
+    #[arg(long, value_name = "N")]
+    rows: Option<usize>,
     /// As JSON
     #[arg(long)]
     json: bool,
 }
 
-pub fn run(options: Options, common: &Common) -> Outcome {
-    let checked = options.fit.checked()?;
-    with_precision!(checked.settings.precision, show(checked, options.json, common))
+impl Options {
+    fn wanted(&self) -> Result<Wanted> {
+        let positive = |name: &str, value: f64| match value {
+            value if value > 0.0 && value.is_finite() => Ok(value),
+            _ => Err(Error::setting(name, value, "must be positive")),
+        };
+        if self.ranks.contains(&0) {
+            return Err(Error::setting("--ranks", 0, "must be at least 1"));
+        }
+        if self.rows == Some(0) {
+            return Err(Error::setting("--rows", 0, "must be at least 1"));
+        }
+        let network = Network {
+            bandwidth: 1e9 * positive("--bandwidth", self.bandwidth)?,
+            latency: 1e-6 * positive("--latency", self.latency)?,
+        };
+        Ok(Wanted { n_rows: self.rows, ranks: self.ranks.clone(), network: Some(network) })
+    }
 }
 
-fn show<R: Real>(checked: Checked, json: bool, common: &Common) -> Outcome {
+pub fn run(options: Options, common: &Common) -> Outcome {
+    let wanted = options.wanted()?;
+    let json = options.json;
+    let checked = options.fit.checked()?;
+    with_precision!(checked.settings.precision, show(checked, &wanted, json, common))
+}
+
+fn show<R: Real>(checked: Checked, wanted: &Wanted, json: bool, common: &Common) -> Outcome {
     let tell = |text: &str| common.say(text);
     // A plan has no folder of its own: it looks where a run made here would.
-    let plan = plan::<R>(&checked, &Shelf::beside(Path::new("run"), &tell))?;
+    let plan = plan::<R>(&checked, &Shelf::beside(Path::new("run"), &tell), wanted)?;
     if json {
         out!("{}", serde_json::to_string_pretty(&plan).expect("a plan is JSON"));
     } else {
@@ -66,5 +105,39 @@ fn print(plan: &Plan) {
         plan.slice_features,
         plan.slice_rows[0],
         plan.slice_rows[1]
+    );
+    print_ranks(plan);
+}
+
+fn print_ranks(plan: &Plan) {
+    if plan.by_ranks.is_empty() {
+        return;
+    }
+    out!(
+        "\n{:>6} {:>9} {:>14} {:>16} {:>12} {:>12} {:>12}",
+        "ranks",
+        "features",
+        "memory, rank 0",
+        "sent per sweep",
+        "work",
+        "sending",
+        "per sweep"
+    );
+    for case in &plan.by_ranks {
+        out!(
+            "{:>6} {:>9} {:>14} {:>16} {:>12} {:>12} {:>12}",
+            case.n_ranks,
+            case.n_features,
+            bytes(case.memory_bytes),
+            bytes(case.bytes_per_sweep),
+            seconds(case.seconds_of_work),
+            seconds(case.seconds_to_send),
+            seconds(case.seconds_per_sweep)
+        );
+    }
+    let n_tiles = plan.n_sites.div_ceil(TILE);
+    out!(
+        "\nEvery rank as fast as this machine with its threads. What is sent is per rank. There are {n_tiles} tiles of \
+         {TILE} modes: more ranks than that find nothing to do in the pass over the data."
     );
 }

@@ -1,6 +1,6 @@
 //! `issfa resume`: go on with a run that stopped, or make it longer.
 
-use super::fit::{announce, conclude, require};
+use super::fit::{RankOptions, announce, conclude, require};
 use super::with_precision;
 use crate::Outcome;
 use crate::options::Common;
@@ -9,7 +9,7 @@ use crate::ranks::Job;
 use crate::signals::Signals;
 use clap::Args;
 use issfa::config::parse_duration;
-use issfa::fit::Prepared;
+use issfa::fit::{Prepared, Ranks};
 use issfa::linalg::Real;
 use issfa::run_folder::Run;
 use issfa::{Error, Result};
@@ -27,6 +27,8 @@ pub struct Options {
     /// Stop again after this time: 90s, 5m, 2h
     #[arg(long, value_name = "TIME")]
     time_budget: Option<String>,
+    #[command(flatten)]
+    ranks: RankOptions,
 }
 
 pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
@@ -40,7 +42,8 @@ pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
     settings.time_budget = options.time_budget.clone();
     run.checked.time_budget =
         options.time_budget.as_deref().map(|text| parse_duration("--time-budget", text)).transpose()?;
-    with_precision!(run.checked.settings.precision, go_on(run, job, common))
+    let ranks = options.ranks.divide(job, run.checked.settings.chains)?;
+    with_precision!(run.checked.settings.precision, go_on(run, ranks, common))
 }
 
 fn new_sweeps(text: &str, old: u64) -> Result<u64> {
@@ -53,13 +56,13 @@ fn new_sweeps(text: &str, old: u64) -> Result<u64> {
     if sweeps < old { Err(wrong("a run cannot be made shorter")) } else { Ok(sweeps) }
 }
 
-fn go_on<R: Real>(run: Run, job: &Job, common: &Common) -> Outcome {
+fn go_on<R: Real>(run: Run, ranks: Ranks, common: &Common) -> Outcome {
     let folder = run.folder.clone();
-    let prepared = Prepared::<R>::load_again(run, job.comm.clone())?;
+    let prepared = Prepared::<R>::load_again(run, ranks)?;
     announce(&prepared, &folder, common);
     let signals = Signals::listen();
     let mut progress = Progress::new(common, signals.clone());
     let ending = issfa::fit::resume(&prepared, &folder, &mut progress);
     progress.finish();
-    conclude(ending?, &folder, &signals, job, common)
+    conclude(ending?, &folder, &signals, prepared.is_first_of_all(), common)
 }

@@ -60,7 +60,7 @@ mod tests {
                 check(comm.as_ref(), &settings, &input(checksums[comm.rank()]), &[]).map_err(|error| error.to_string())
             })
         };
-        assert!(run([1; 3], ["x"; 3]).iter().all(Result::is_ok));
+        assert!(run([1; 3], ["x"; 3]).iter().all(|outcome| outcome.is_ok()));
         for error in run([1, 1, 2], ["x"; 3]) {
             let text = error.unwrap_err();
             assert!(text.contains("rank 2") && text.contains("seed = 1") && text.contains("seed = 2"), "{text}");

@@ -5,6 +5,7 @@ mod prepared;
 mod ranks;
 
 pub use prepared::{Prepared, memory_needed};
+pub use ranks::Ranks;
 
 use crate::chain::{Chain, Schedule};
 use crate::checkpoint::{self, Checkpoint, Counters};
@@ -53,19 +54,21 @@ pub enum Ending {
 pub fn fit<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Observer) -> Result<Ending> {
     // Before anything is replaced: the run to start from may be the one that is.
     let start = prepared.start_of_run()?;
-    if prepared.is_first() {
+    prepared.ranks.meet();
+    if prepared.is_first_of_all() {
         prepare_output(folder, Output::Run)?;
         prepared.structure.save_graphs(folder)?;
         prepared.write_place(folder)?;
         Run::write_config(folder, &prepared.recorded_settings())?;
     }
+    prepared.ranks.meet();
     run_chains(prepared, folder, observer, start.as_ref())
 }
 
 /// Goes on with a fit that stopped.
 pub fn resume<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut dyn Observer) -> Result<Ending> {
     // Before anything is written: the checkpoint may belong to something else.
-    if prepared.is_first() {
+    if prepared.is_first_of_all() {
         checkpoint::check_origin(folder, &prepared.recorded_settings().fingerprint())?;
         Run::write_config(folder, &prepared.recorded_settings())?;
     }
@@ -81,10 +84,11 @@ fn run_chains<R: Real>(
     let deadline = prepared.checked.time_budget.map(|budget| Instant::now() + budget);
     let n_chains = prepared.checked.settings.chains;
     let mut ending = Ending::Finished;
-    for number in 1..=n_chains {
+    let own_chains: Vec<u32> = (1..=n_chains).filter(|&number| prepared.ranks.run(number)).collect();
+    for (at, &number) in own_chains.iter().enumerate() {
         let chain_folder = Run::chain_folder(folder, number);
         let mut going = Going::start(prepared, &chain_folder, number, start)?;
-        ending = going.run(observer, deadline, n_chains - number)?;
+        ending = going.run(observer, deadline, (own_chains.len() - at - 1) as u32)?;
         if let Some(books) = &going.books {
             books.write_results(prepared, None)?;
         }
@@ -92,7 +96,8 @@ fn run_chains<R: Real>(
             break;
         }
     }
-    if ending == Ending::Finished && prepared.is_first() {
+    let ending = prepared.ranks.end(ending);
+    if ending == Ending::Finished && prepared.is_first_of_all() {
         if n_chains > 1 {
             write_stability(prepared, folder, n_chains)?;
         }
@@ -283,7 +288,9 @@ impl<'a, R: Real> Going<'a, R> {
         let start = Instant::now();
         let prepared = self.prepared;
         let comm = prepared.model.comm.as_ref();
+        let sent_before = comm.traffic().n_bytes;
         let info = self.chain.step(&prepared.model, &self.schedule)?;
+        let sent = comm.traffic().n_bytes - sent_before;
         let sweep = self.chain.sweep;
         if self.schedule.keeps(sweep) {
             self.keep()?;
@@ -307,6 +314,7 @@ impl<'a, R: Real> Going<'a, R> {
         row.seconds = start.elapsed().as_secs_f64();
         if let Some(books) = &mut self.books {
             books.add_times(&row, &info);
+            books.counters.bytes_sent += sent;
             books.trace.push(&row)?;
         }
         Ok(row)

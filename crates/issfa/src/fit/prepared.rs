@@ -1,6 +1,6 @@
 //! What a fit loads once: inputs read, checked and prepared, the structure, the model, and what the run is known by.
 
-use super::{agreement, ranks};
+use super::{Ranks, agreement, ranks};
 use crate::chain::Schedule;
 use crate::checkpoint::{self};
 use crate::comm::{Comm, Solo};
@@ -36,6 +36,7 @@ pub struct Prepared<R> {
     pub model: Model<R>,
     pub heldout: Option<Loaded<R>>,
     pub record: Record,
+    pub ranks: Ranks,
     /// Bytes, about.
     pub memory: u64,
 }
@@ -43,10 +44,15 @@ pub struct Prepared<R> {
 /// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments, means and
 /// slopes of every run. Under a mask features are drawn by way of the whole grid, several times over. Ranks share the data;
 /// the figure is that of rank 0, which keeps the rest.
-pub fn memory_needed(observations: &Observations, bytes: usize, settings: &Settings, n_ranks: usize) -> u64 {
+pub fn memory_needed(
+    observations: &Observations,
+    n_rows: usize,
+    bytes: usize,
+    settings: &Settings,
+    n_ranks: usize,
+) -> u64 {
     let [n_rows, n_columns, n_grid, n_runs] =
-        [observations.n_rows(), observations.n_columns(), observations.n_sites(), observations.n_runs()]
-            .map(|n| n as u64);
+        [n_rows, observations.n_columns(), observations.n_sites(), observations.n_runs()].map(|n| n as u64);
     let cells = n_rows * n_columns;
     let is_masked = n_columns < n_grid || observations.may_have_holes();
     let features = 64 * (n_grid * (2 * bytes as u64 + if is_masked { 40 } else { 0 }) + 20 * n_columns);
@@ -60,16 +66,16 @@ const SPILL_CHUNK_BYTES: usize = 256 << 20;
 
 impl<R: Real> Prepared<R> {
     /// Opens, checks and loads the inputs.
-    pub fn load(checked: Checked, shelf: &Shelf, comm: Arc<dyn Comm>) -> Result<Prepared<R>> {
+    pub fn load(checked: Checked, shelf: &Shelf, ranks: Ranks) -> Result<Prepared<R>> {
         let observations = inputs::open(&checked.settings)?;
-        Prepared::from_observations(checked, observations, None, shelf, comm)
+        Prepared::from_observations(checked, observations, None, shelf, ranks)
     }
 
     /// The same for a run that exists, with its own mask.
-    pub fn load_again(run: Run, comm: Arc<dyn Comm>) -> Result<Prepared<R>> {
+    pub fn load_again(run: Run, ranks: Ranks) -> Result<Prepared<R>> {
         let (observations, mask) = (inputs::open(&run.checked.settings)?, run.mask()?);
         let shelf = Shelf::of(&run.folder, &run.record.graphs);
-        Prepared::from_observations(run.checked, observations, Some(mask), &shelf, comm)
+        Prepared::from_observations(run.checked, observations, Some(mask), &shelf, ranks)
     }
 
     /// [`Prepared::load`] on rows that are already open, with a mask if it is known.
@@ -78,8 +84,9 @@ impl<R: Real> Prepared<R> {
         mut observations: Observations,
         mask: Option<Mask>,
         shelf: &Shelf,
-        comm: Arc<dyn Comm>,
+        ranks: Ranks,
     ) -> Result<Prepared<R>> {
+        let comm = ranks.own.clone();
         let space = observations.space().cloned();
         let usual = if space.is_some() { Centering::Site } else { Centering::None };
         let centering = *checked.settings.center.get_or_insert(usual);
@@ -92,7 +99,7 @@ impl<R: Real> Prepared<R> {
             observations.set_chunk_bytes(SPILL_CHUNK_BYTES);
         }
         let (records, side_checksums) = (inputs::records(settings, &observations)?, inputs::side_checksums(settings)?);
-        agreement::check(comm.as_ref(), settings, &records, &side_checksums)?;
+        agreement::check(ranks.all.as_ref(), settings, &records, &side_checksums)?;
         let (n_rows, n_sites) = (observations.n_rows(), observations.n_sites());
         let structure = Arc::new(checked.structure(observations.path(), observations.grid(), n_sites, shelf)?);
         match mask {
@@ -100,7 +107,7 @@ impl<R: Real> Prepared<R> {
             None => inputs::choose_cells(&mut observations, settings, structure.grid())?,
         }
         let n_columns = observations.n_columns();
-        let needed = memory_needed(&observations, R::BYTES, settings, comm.size());
+        let needed = memory_needed(&observations, observations.n_rows(), R::BYTES, settings, comm.size());
         memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), needed)?;
         let (preprocessing, findings) = fit_preprocessing(&observations, centering, settings.scale, comm.as_ref())?;
         let Loaded { data, window } =
@@ -151,13 +158,19 @@ impl<R: Real> Prepared<R> {
             model,
             heldout,
             record,
+            ranks,
             checked,
         })
     }
 
-    /// Whether this is rank 0, which writes what there is to write.
+    /// Whether this is rank 0 of those that share a chain, which writes what there is to write about it.
     pub fn is_first(&self) -> bool {
-        self.model.comm.rank() == 0
+        self.ranks.own.rank() == 0
+    }
+
+    /// Whether this is rank 0 of all, which writes what is about all chains.
+    pub fn is_first_of_all(&self) -> bool {
+        self.ranks.all.rank() == 0
     }
 
     /// The factors between the sampler's units and the user's.

@@ -1,15 +1,84 @@
-//! What the ranks of a fit tell each other between sweeps: where to start, what comes next, and that they still agree.
+//! How the ranks of a fit are divided, and what they tell each other between sweeps: where to start, what comes next, and
+//! that they still agree.
 
 use super::{Ending, Next};
 use crate::chain::Chain;
 use crate::checkpoint::Checkpoint;
-use crate::comm::Comm;
+use crate::comm::{Comm, Solo};
 use crate::error::{Error, Result};
 use crate::linalg::Real;
 use crate::model::{Model, State};
 use crate::state_io::{put_state, take_state};
 use crate::store::{Bundle, Stored};
 use std::path::Path;
+use std::sync::Arc;
+
+/// The ranks of a fit: all of them, and those that share a chain with this one.
+#[derive(Clone)]
+pub struct Ranks {
+    pub all: Arc<dyn Comm>,
+    /// The ranks that run the same chains as this one, each holding a part of the data.
+    pub own: Arc<dyn Comm>,
+    /// Groups run different chains at the same time, each with the data to itself.
+    pub n_groups: usize,
+    pub group: usize,
+}
+
+impl Ranks {
+    /// One process.
+    pub fn alone() -> Ranks {
+        Ranks::together(Arc::new(Solo))
+    }
+
+    /// All ranks share every chain.
+    pub fn together(all: Arc<dyn Comm>) -> Ranks {
+        Ranks { own: all.clone(), all, n_groups: 1, group: 0 }
+    }
+
+    /// Groups of `per_chain` ranks; unless it is given, as many groups as go into the ranks and the chains.
+    pub fn for_chains(all: Arc<dyn Comm>, n_chains: u32, per_chain: Option<usize>) -> Result<Ranks> {
+        let (n_ranks, n_chains) = (all.size(), n_chains as usize);
+        let per_chain = per_chain.unwrap_or_else(|| n_ranks / greatest_common_divisor(n_ranks, n_chains.max(1)));
+        if per_chain == 0 || !n_ranks.is_multiple_of(per_chain) || n_ranks / per_chain > n_chains {
+            let problem = format!(
+                "must divide the {n_ranks} rank(s) into groups, at most one for each of the {n_chains} chain(s)"
+            );
+            return Err(Error::setting("--ranks-per-chain", per_chain, problem));
+        }
+        let n_groups = n_ranks / per_chain;
+        if n_groups == 1 {
+            return Ok(Ranks::together(all));
+        }
+        let group = all.rank() / per_chain;
+        Ok(Ranks { own: all.split(group), all, n_groups, group })
+    }
+
+    /// Whether a chain (from 1) falls to this rank's group.
+    pub(super) fn run(&self, chain: u32) -> bool {
+        (chain as usize - 1) % self.n_groups == self.group
+    }
+
+    /// Waits until all ranks are here.
+    pub(super) fn meet(&self) {
+        if self.all.size() > 1 {
+            self.all.all_gather(&[]);
+        }
+    }
+
+    /// How all groups ended: finished, if all did.
+    pub(super) fn end(&self, own: Ending) -> Ending {
+        let codes = self.all.all_gather(&[code(Next::End(own))]);
+        let worst = codes.iter().flatten().map(|code| next(*code)).find(|next| *next != Next::End(Ending::Finished));
+        match worst {
+            Some(Next::End(ending)) => ending,
+            _ => Ending::Finished,
+        }
+    }
+}
+
+fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
 
 /// Where a chain stands.
 pub(super) struct Position<R> {
