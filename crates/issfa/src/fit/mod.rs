@@ -19,10 +19,10 @@ use crate::pca::evidence::{self, EvidenceCurve};
 use crate::run_folder::{Output, Run, prepare_output};
 use crate::spectral::SpectralData;
 use crate::structure::Direction;
-use crate::summary::export::{self, RunImages};
-use crate::summary::features::{Setting, read_images};
+use crate::summary::Posterior;
+use crate::summary::export::RunImages;
 use crate::summary::posterior::Shown;
-use crate::summary::{PersistentFeatures, Posterior};
+use crate::summary::results::{Images, all_but, read_under};
 use crate::trace::{TraceRow, TraceWriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -78,7 +78,7 @@ fn run_chains<R: Real>(
         let chain_folder = Run::chain_folder(folder, number);
         let mut going = Going::start(prepared, &chain_folder, number, start)?;
         ending = going.run(observer, deadline, n_chains - number)?;
-        going.write_results(None)?;
+        going.write_results(&[])?;
         if ending != Ending::Finished {
             break;
         }
@@ -108,15 +108,10 @@ fn write_evidence<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut
 /// Rewrites every chain's results with the best matches in the others.
 fn write_stability<R: Real>(prepared: &Prepared<R>, folder: &Path, n_chains: u32) -> Result<()> {
     let folders: Vec<PathBuf> = (1..=n_chains).map(|number| Run::chain_folder(folder, number)).collect();
-    let under_mask = |folder: &Path| -> Result<Vec<Vec<f32>>> {
-        let images = read_images(&folder.join("features.npy"))?.1;
-        Ok(images.iter().map(|image| prepared.mask.gather(image)).collect())
-    };
-    let images = folders.iter().map(|folder| under_mask(folder)).collect::<Result<Vec<_>>>()?;
+    let images = folders.iter().map(|folder| read_under(&prepared.mask, folder)).collect::<Result<Vec<_>>>()?;
     for (at, chain_folder) in folders.iter().enumerate() {
-        let others: Vec<_> =
-            images.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, list)| list.clone()).collect();
-        Going::start(prepared, chain_folder, at as u32 + 1, None)?.write_results(Some(&others))?;
+        let going = Going::start(prepared, chain_folder, at as u32 + 1, None)?;
+        going.write_results(&all_but(&images, at))?;
     }
     Ok(())
 }
@@ -125,6 +120,8 @@ fn write_stability<R: Real>(prepared: &Prepared<R>, folder: &Path, n_chains: u32
 struct Going<'a, R> {
     prepared: &'a Prepared<R>,
     folder: PathBuf,
+    /// Which chain of the run it is, from 1.
+    number: u32,
     schedule: Schedule,
     chain: Chain<R>,
     posterior: Posterior,
@@ -161,6 +158,7 @@ impl<'a, R: Real> Going<'a, R> {
         Ok(Going {
             prepared,
             folder: folder.to_path_buf(),
+            number,
             schedule: prepared.schedule(number),
             chain: Chain::new(checkpoint.state, checkpoint.sweep),
             posterior: checkpoint.posterior,
@@ -221,7 +219,7 @@ impl<'a, R: Real> Going<'a, R> {
             let residual = new_rows::mean_squared_residual(data, &self.chain.state, &means, &streams);
             prepared.units().noise_variance(residual)
         });
-        row.chain = self.schedule.chain;
+        row.chain = self.number;
         row.sweep = sweep;
         row.seconds = start.elapsed().as_secs_f64();
         for step in &info.steps {
@@ -248,40 +246,12 @@ impl<'a, R: Real> Going<'a, R> {
         self.draws.prune(self.posterior.n_kept)
     }
 
-    fn write_results(&self, others: Option<&[Vec<Vec<f32>>]>) -> Result<()> {
-        let prepared = self.prepared;
-        let (record, settings) = (&prepared.record, &prepared.checked.settings);
-        let mut found = PersistentFeatures::new(
-            &self.posterior,
-            &Setting {
-                grid: prepared.structure.grid(),
-                mask: &prepared.mask,
-                steps: &prepared.steps(),
-                n_rows: record.n_rows,
-                empty_rows: &record.empty_rows,
-                sum_of_squares: prepared.findings.sum_of_squares,
-                exceed: settings.exceed,
-            },
-        );
-        found.smooth_only_along(&prepared.structure);
-        found.set_stability(others.unwrap_or_default());
-        found.write(&self.folder)?;
-        if let Some(space) = &prepared.space {
-            export::write_images(&found, space, &self.folder)?;
-            if settings.melodic {
-                export::write_melodic(&found, space, &self.folder)?;
-            }
+    fn write_results(&self, others: &[Images]) -> Result<()> {
+        self.prepared.results().write(&self.posterior, others, self.schedule.seed, &self.folder)?;
+        match &self.posterior.reconstruction {
+            Some(reconstruction) => self.write_reconstruction(&reconstruction.mean),
+            None => Ok(()),
         }
-        if prepared.space.is_some() || record.runs.len() > 1 {
-            let ids: Vec<u64> = found.table.iter().map(|row| row.id).collect();
-            let [weights, activation] = [&found.weights, &found.activation].map(|values| found.by_input_row(values));
-            export::write_courses(&ids, &weights, &activation, &record.runs, &self.folder)?;
-        }
-        export::write_synchrony(&found, &record.runs, settings.seed, &self.folder)?;
-        if let Some(reconstruction) = &self.posterior.reconstruction {
-            self.write_reconstruction(&reconstruction.mean)?;
-        }
-        Ok(())
     }
 
     fn write_reconstruction(&self, mean: &SpectralData<f32>) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use crate::chain::Schedule;
 use crate::checkpoint::{self};
-use crate::config::{Checked, FORMAT, Init, Record, Settings};
+use crate::config::{ChainStream, Checked, FORMAT, Init, Record, Settings};
 use crate::data::load::{Loaded, training_rows};
 use crate::data::nifti::space::check_same_place;
 use crate::data::nifti::{Header, write_volume};
@@ -16,6 +16,7 @@ use crate::linalg::Real;
 use crate::model::{Model, State};
 use crate::run_folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Run};
 use crate::structure::{Shelf, Spectrum, Structure};
+use crate::summary::Results;
 use crate::trace::Units;
 use std::path::Path;
 use std::sync::Arc;
@@ -130,6 +131,8 @@ impl<R: Real> Prepared<R> {
             n_missing_cells: (observations.n_rows() * n_columns) as u64 - findings.n_cells as u64,
             empty_rows: observations.empty_rows(),
             graphs: structure.graph_files(),
+            sum_of_squares: Some(findings.sum_of_squares),
+            streams: settings.record.as_ref().map(|record| record.streams.clone()).unwrap_or_default(),
         };
         let mask = observations.mask().clone();
         let load = |path: &Path| load_heldout(path, &observations, &structure, &preprocessing, settings);
@@ -153,12 +156,15 @@ impl<R: Real> Prepared<R> {
         Units { data_scale: self.preprocessing.factor, degree: self.model.spectrum.degree() }
     }
 
-    /// The distance between neighbouring sites along each axis: millimetres for images, else 1.
-    pub fn steps(&self) -> Vec<f64> {
-        let grid = self.structure.grid();
-        match &self.space {
-            Some(space) if space.grid[..] == *grid => space.space.voxel_sizes().to_vec(),
-            _ => vec![1.0; grid.len()],
+    /// What the results of a chain are about.
+    pub fn results(&self) -> Results<'_> {
+        Results {
+            structure: &self.structure,
+            mask: &self.mask,
+            space: self.space.as_ref(),
+            settings: &self.checked.settings,
+            record: &self.record,
+            sum_of_squares: self.findings.sum_of_squares,
         }
     }
 
@@ -184,8 +190,9 @@ impl<R: Real> Prepared<R> {
     /// The schedule of a chain.
     pub fn schedule(&self, chain: u32) -> Schedule {
         let settings = &self.checked.settings;
+        let ChainStream { seed, chain } = self.record.stream(settings.seed, chain);
         Schedule {
-            seed: settings.seed,
+            seed,
             chain,
             sweeps: settings.sweeps,
             burn_in: settings.burn_in,
@@ -196,8 +203,9 @@ impl<R: Real> Prepared<R> {
 
     /// Where a chain starts.
     pub fn initial_state(&self, chain: u32) -> Result<State<R>> {
+        let ChainStream { seed, chain } = self.record.stream(self.checked.settings.seed, chain);
         match &self.checked.init {
-            Init::KMeans(n) => Ok(init::k_means(&self.model, *n, self.checked.settings.seed, chain)),
+            Init::KMeans(n) => Ok(init::k_means(&self.model, *n, seed, chain)),
             Init::Empty => Ok(init::empty(&self.model)),
             Init::Run(folder) => self.state_of_run(folder),
         }
