@@ -115,13 +115,23 @@ fn merged_runs_are_the_chains_of_one() {
     }
 }
 
-/// Merging is the same in one step and in two, and equals a fit of several chains where the streams do.
+/// Merging is the same in one step and in two, and does not need the data.
 #[test]
 fn merged_runs_can_be_merged_again() {
     let bench = Bench::simulated();
     for seed in 1..=3 {
         bench.ok(&format!("{FIT} --precision f64 --seed {seed} --out run{seed}"));
     }
+    // Runs of earlier builds do not know the sum of squares; one that does is enough.
+    let without = |line: &&str| !line.starts_with("sum_of_squares");
+    for run in ["run1", "run2"] {
+        let config = String::from_utf8(bench.bytes(&format!("{run}/config.toml"))).unwrap();
+        bench.write(&format!("{run}/config.toml"), config.lines().filter(without).collect::<Vec<_>>().join("\n"));
+    }
+    assert!(bench.fails(2, "merge run1 run2 --out no").contains("issfa resume run1"));
+    bench.ok("resume run1 --quiet");
+    // The data are not needed.
+    std::fs::rename(bench.path("sim"), bench.path("moved")).unwrap();
     bench.ok("merge run1 run2 run3 --out at-once --quiet");
     bench.ok("merge run1 run2 --out pair --quiet");
     assert_eq!(bench.ok("merge pair run3 --out in-steps --quiet"), "");
@@ -233,6 +243,9 @@ fn runs_that_do_not_belong_together_are_refused() {
     refused("one two --out two", &["--out two", "choose another --out"]);
     refused("one two --out two --overwrite", &["--out two", "choose another --out"]);
     refused("one two --out one/figures/all", &["--out one/figures/all"]);
+    std::os::unix::fs::symlink(bench.path("one"), bench.path("link")).unwrap();
+    refused("one link --out all", &["one and link are the same folder"]);
+    refused("one two --out link/new/all", &["--out link/new/all"]);
 
     for (name, options, words) in [
         ("longer", "--seed 4 --burn-in 12", ["one and longer", "burn-in is 10 in the first, but 12 in the second"]),
@@ -258,6 +271,11 @@ fn runs_that_do_not_belong_together_are_refused() {
     refused("one two --out all", &["one stands at sweep 30", "two at sweep 34", "issfa resume one --sweeps 34"]);
     bench.ok("resume one --sweeps 34 --quiet");
     assert!(!bench.path("all").exists(), "nothing was made");
+
+    let config = String::from_utf8(bench.bytes("two/config.toml")).unwrap();
+    bench.write("two/config.toml", config.replace("chains = 1", "chains = 2"));
+    refused("one two --out all", &["two/chain-2 at sweep 0", "issfa resume two --sweeps 34"]);
+    bench.write("two/config.toml", &config);
 
     let state = bench.bytes("two/checkpoint/state.safetensors");
     bench.write("two/checkpoint/state.safetensors", &state[..state.len() / 2]);

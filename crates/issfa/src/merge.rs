@@ -205,7 +205,6 @@ fn check_folders(folders: &[PathBuf], out: &Path) -> Result<()> {
     if let [run] = folders {
         return Err(Error::TooFewRuns { run: run.clone() });
     }
-    let place = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or(path.to_path_buf());
     for (at, second) in folders.iter().enumerate() {
         if let Some(first) = folders[..at].iter().find(|first| place(first) == place(second)) {
             return Err(Error::SameRunTwice { first: first.clone(), second: second.clone() });
@@ -215,6 +214,16 @@ fn check_folders(folders: &[PathBuf], out: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Where a path leads, by way of all links, also if its last folders are yet to be made.
+fn place(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let known = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    match known {
+        Some((above, found)) => found.join(path.strip_prefix(above).unwrap_or(Path::new(""))),
+        None => path,
+    }
 }
 
 /// The chains of a run, started or not.
@@ -278,9 +287,10 @@ fn check_same(first: &Run, second: &Run) -> Result<()> {
     if inputs[0].len() != inputs[1].len() {
         return differ("data", "the number of inputs".into(), inputs.map(|list| list.len().to_string()));
     }
-    for (at, (a, b)) in inputs[0].iter().zip(inputs[1]).enumerate().filter(|(_, (a, b))| a.checksum != b.checksum) {
+    let mut pairs = inputs[0].iter().zip(inputs[1]);
+    if let Some(at) = pairs.position(|(a, b)| a.checksum != b.checksum) {
         let show = |input: &InputRecord| format!("{} (checksum {})", input.path.display(), input.checksum);
-        return differ("data", format!("input {}", at + 1), [show(a), show(b)]);
+        return differ("data", format!("input {}", at + 1), inputs.map(|list| show(&list[at])));
     }
     if !same_heldout(&first.checked.settings, &second.checked.settings) {
         let show = |run: &Run| run.checked.settings.heldout.as_ref().map_or("none".into(), |p| p.display().to_string());
