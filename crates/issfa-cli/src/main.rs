@@ -37,6 +37,7 @@ enum Command {
     PriorSample(commands::prior_sample::Options),
     Structure(commands::structure::Options),
     Selftest(commands::selftest::Options),
+    Merge(commands::merge::Options),
     Report(commands::report::Options),
 }
 
@@ -89,6 +90,7 @@ fn run(cli: Cli) -> Outcome {
         Command::PriorSample(options) => commands::prior_sample::run(options, &common),
         Command::Structure(options) => commands::structure::run(options, &common),
         Command::Selftest(options) => commands::selftest::run(options),
+        Command::Merge(options) => commands::merge::run(options, &common),
         Command::Report(options) => commands::report::run(options, &common),
     }
 }

@@ -232,3 +232,45 @@ fn features_are_drawn_over_a_background() {
     assert!(bench.fails(2, "report run --features 99999").contains("99999"));
     assert!(bench.fails(2, "report run --features some").contains("--features = some"));
 }
+
+/// Merged runs have their results as images too, the same as those of each run.
+#[test]
+fn merged_runs_have_images() {
+    let bench = Bench::empty();
+    image(&bench, "a.nii", -20.0);
+    image(&bench, "b.nii", -20.0);
+    for seed in [1, 2] {
+        bench.ok(&format!("fit a.nii b.nii {SHORT} --seed {seed} --reconstruct --melodic --out run{seed}"));
+    }
+    bench.ok("merge run1 run2 --out both --quiet");
+    for (merged, run) in [("both", "run1"), ("both/chain-2", "run2")] {
+        for name in [
+            "features.nii.gz",
+            "features_sd.nii.gz",
+            "features_exceedance.nii.gz",
+            "features_thresholded.nii.gz",
+            "melodic_IC.nii.gz",
+            "melodic_mix",
+            "reconstruction_a.nii.gz",
+            "reconstruction_b.nii.gz",
+            "weights_a.tsv",
+            "activation_b.tsv",
+            "synchrony.tsv",
+        ] {
+            assert!(
+                bench.bytes(&format!("{merged}/{name}")) == bench.bytes(&format!("{run}/{name}")),
+                "{merged}/{name}"
+            );
+        }
+    }
+    for name in ["mask.nii.gz", "mean.nii.gz"] {
+        assert!(bench.bytes(&format!("both/{name}")) == bench.bytes(&format!("run1/{name}")), "{name}");
+    }
+    assert!(bench.path("both/figures/synchrony.png").is_file());
+    for run in ["run1", "run2", "both"] {
+        bench.ok(&format!("resume {run} --sweeps +3 --quiet"));
+    }
+    for name in ["features.nii.gz", "reconstruction_b.nii.gz", "synchrony.tsv"] {
+        assert!(bench.bytes(&format!("both/chain-2/{name}")) == bench.bytes(&format!("run2/{name}")), "{name}");
+    }
+}

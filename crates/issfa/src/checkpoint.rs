@@ -72,6 +72,15 @@ pub fn load<R: Real>(
     })
 }
 
+/// What was accumulated alone, of the run with this fingerprint.
+pub fn load_posterior(
+    chain_folder: &Path,
+    fingerprint: &str,
+    with_reconstruction: Option<(usize, usize)>,
+) -> Result<Posterior> {
+    take_posterior(&open(chain_folder, fingerprint)?, with_reconstruction)
+}
+
 /// Refuses the checkpoint of another run.
 pub fn check_origin(chain_folder: &Path, fingerprint: &str) -> Result<()> {
     open(chain_folder, fingerprint).map(|_| ())

@@ -173,6 +173,29 @@ pub struct Record {
     /// The files of the structure; their decompositions are in the run's folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graphs: Vec<GraphFile>,
+    /// The sum of squares of the prepared data, in the user's units; runs of earlier builds do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sum_of_squares: Option<f64>,
+    /// Of a merged run, the stream that each chain draws from; elsewhere empty, which means the usual ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<ChainStream>,
+}
+
+/// What a chain draws its random numbers from: the seed and the chain's number in the run that it was made in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChainStream {
+    pub seed: u64,
+    /// From 1.
+    pub chain: u32,
+}
+
+impl Record {
+    /// The stream of a chain (from 1) of the run with this record and seed.
+    pub fn stream(&self, seed: u64, chain: u32) -> ChainStream {
+        let merged = self.streams.get(chain as usize - 1).copied();
+        merged.unwrap_or(ChainStream { seed, chain })
+    }
 }
 
 /// An input file and its xxh3-128 checksum.
@@ -326,6 +349,11 @@ impl Settings {
 
     /// A digest of everything that decides the chain and what is accumulated from it, for checkpoints: not how long it runs.
     pub fn fingerprint(&self) -> String {
+        format!("{:032x}", xxhash_rust::xxh3::xxh3_128(self.deciding().to_toml().as_bytes()))
+    }
+
+    /// The settings and the record with everything blanked that does not decide the chain or what is accumulated from it.
+    pub fn deciding(&self) -> Settings {
         let mut deciding = self.clone();
         deciding.sweeps = 0;
         deciding.time_budget = None;
@@ -345,8 +373,10 @@ impl Settings {
             record.inputs.iter_mut().for_each(|input| input.path = PathBuf::new());
             record.runs.iter_mut().for_each(|run| run.name = String::new());
             record.graphs.iter_mut().for_each(|graph| graph.path = PathBuf::new());
+            // Follows from the data.
+            record.sum_of_squares = None;
         }
-        format!("{:032x}", xxhash_rust::xxh3::xxh3_128(deciding.to_toml().as_bytes()))
+        deciding
     }
 
     /// Applies the preset and checks every value.

@@ -6,6 +6,7 @@
 
 use crate::config::FORMAT;
 use crate::data::Preprocessing;
+use crate::data::write::copy_file;
 use crate::error::{Error, Result};
 use crate::linalg::Real;
 use crate::model::State;
@@ -14,6 +15,9 @@ use crate::state_io::{put_preprocessing, put_spectra, put_state, take_preprocess
 use crate::store::{Bundle, Stored};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// How new rows are prepared.
+const PREPROCESSING: &str = "preprocessing.safetensors";
 
 /// The folder of a chain's draws.
 #[derive(Clone, Debug)]
@@ -52,7 +56,7 @@ impl Draws {
         let mut bundle = Bundle::default();
         bundle.note("format", FORMAT.to_string());
         put_preprocessing(&mut bundle, preprocessing);
-        bundle.save(&self.folder.join("preprocessing.safetensors"))
+        bundle.save(&self.folder.join(PREPROCESSING))
     }
 
     /// Whether the `n_kept`-th kept sweep belongs to the even set when it comes.
@@ -83,11 +87,25 @@ impl Draws {
     /// Removes draws that the even set after `n_kept` kept sweeps does not hold. Only to be called once a checkpoint
     /// that knows of `n_kept` is safe on disk.
     pub fn prune(&self, n_kept: u64) -> Result<()> {
-        let stride = stride(n_kept, self.capacity);
         for (number, path) in self.list()? {
-            if number > n_kept || !number.is_multiple_of(stride) {
+            if !self.holds(number, n_kept) {
                 fs::remove_file(&path).map_err(Error::write(&path))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Whether a draw belongs to the even set after `n_kept` kept sweeps.
+    fn holds(&self, number: u64, n_kept: u64) -> bool {
+        number <= n_kept && number.is_multiple_of(stride(n_kept, self.capacity))
+    }
+
+    /// Copies the even set after `n_kept` kept sweeps to another chain, with what new rows need.
+    pub fn copy_to(&self, other: &Draws, n_kept: u64) -> Result<()> {
+        fs::create_dir_all(&other.folder).map_err(Error::write(&other.folder))?;
+        let own = self.list()?.into_iter().filter(|(number, _)| self.holds(*number, n_kept)).map(|(_, path)| path);
+        for path in own.chain([self.folder.join(PREPROCESSING)]) {
+            copy_file(&path, &other.folder.join(path.file_name().unwrap_or_default()))?;
         }
         Ok(())
     }
@@ -110,7 +128,7 @@ impl Draws {
 
     /// How new rows are to be prepared.
     pub fn preprocessing(&self) -> Result<Preprocessing> {
-        let path = self.folder.join("preprocessing.safetensors");
+        let path = self.folder.join(PREPROCESSING);
         let stored = Stored::open(&path)?;
         check_format(&stored, &path)?;
         take_preprocessing(&stored)

@@ -90,6 +90,34 @@ pub enum Error {
     )]
     RanksDiverged { rank: usize, sweep: u64 },
 
+    /// One run alone cannot be merged.
+    #[error("only {} is given to be merged; name two runs or more", run.display())]
+    TooFewRuns { run: PathBuf },
+
+    /// A run is named twice among those to be merged.
+    #[error("{} and {} are the same folder; name each run once", first.display(), second.display())]
+    SameRunTwice { first: PathBuf, second: PathBuf },
+
+    /// The folder of a merged run would change one of the runs that it is made of.
+    #[error("--out {} and {}, a run to be merged, lie one in the other; choose another --out", out.display(), run.display())]
+    OutputIsInput { out: PathBuf, run: PathBuf },
+
+    /// Runs to be merged are not of the same data and settings.
+    #[error("{} and {} are runs of different {what}: {name} is {} in the first, but {} in the second; only runs that differ by their seed are merged: issfa fit --config {} --seed N makes another such run", first.display(), second.display(), values[0], values[1], first.join("config.toml").display())]
+    RunsDiffer { first: PathBuf, second: PathBuf, what: &'static str, name: String, values: Box<[String; 2]> },
+
+    /// Runs to be merged hold the same chain.
+    #[error("{} and {} have the same seed: both hold chain {chain} of seed {seed}, the same draws twice; leave one of them out, or fit it again with another --seed", first.display(), second.display())]
+    SameChainTwice { first: PathBuf, second: PathBuf, seed: u64, chain: u32 },
+
+    /// Chains to be merged have done different numbers of sweeps.
+    #[error("{} stands at sweep {first_sweep}, but {} at sweep {second_sweep}; chains of one run have the same length: {remedy}", first.display(), second.display())]
+    UnevenChains { first: PathBuf, first_sweep: u64, second: PathBuf, second_sweep: u64, remedy: String },
+
+    /// The results of a run are older than its checkpoint, or it lacks what newer builds record.
+    #[error("{}: {problem}; issfa resume {} writes it", path.display(), run.display())]
+    ResultsBehind { path: PathBuf, run: PathBuf, problem: &'static str },
+
     /// The data do not fit into memory.
     #[error("{what} needs about {} of memory, but {} are available; use fewer rows or sites, --precision f32, --spill DIR (fit keeps the data on disk), or a larger machine", bytes(*needed), bytes(*available))]
     TooLittleMemory { what: String, needed: u64, available: u64 },

@@ -45,7 +45,7 @@
 //! | tiles of modes, order-free sums, the pass over the data | [`spectral`], over [`comm`], [`workers`], [`linalg`] |
 //! | the model | [`model`] |
 //! | one update each | [`kernels`], drawing from [`rng`] |
-//! | a list of updates; a chain; a fit | [`sweep`], [`chain`], [`fit`], [`init`] |
+//! | a list of updates; a chain; a fit; fits as one | [`sweep`], [`chain`], [`fit`], [`init`], [`merge`] |
 //! | what is kept | [`trace`], [`draws`], [`checkpoint`], [`run_folder`], over [`store`], [`state_io`] |
 //! | what it means | [`summary`], [`new_rows`], [`transform`], [`evaluate`], [`pca`] |
 //! | what it looks like | [`figures`], [`report`] |
@@ -67,6 +67,7 @@ pub mod inputs;
 pub mod kernels;
 pub mod lanes;
 pub mod linalg;
+pub mod merge;
 pub mod model;
 pub mod new_rows;
 pub mod pca;

@@ -39,6 +39,11 @@ impl Run {
             path: path.clone(),
             problem: "has no [record]: it was not written by issfa fit".into(),
         })?;
+        let (n_streams, n_chains) = (record.streams.len(), settings.chains as usize);
+        if n_streams > 0 && n_streams != n_chains {
+            let problem = format!("has chains = {n_chains}, but was merged of {n_streams}; write chains = {n_streams}");
+            return Err(Error::Config { path, problem });
+        }
         Ok(Run { folder: folder.to_path_buf(), checked: settings.check()?, record })
     }
 

@@ -1,5 +1,6 @@
 //! The trace: one row a sweep, in the user's units, as `trace.csv`.
 
+use crate::data::write::write_atomically;
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
 use crate::linalg::Real;
@@ -195,6 +196,23 @@ pub fn read(path: &Path) -> Result<Vec<TraceRow>> {
             .ok_or_else(|| Error::malformed(path, format!("line {} is not a row of a trace", at + 1)))
     });
     rows.collect()
+}
+
+/// Copies the rows up to and including `sweep` under the number of another chain.
+pub fn copy_as(from: &Path, to: &Path, chain: u32, sweep: u64) -> Result<()> {
+    let text = std::fs::read_to_string(from).map_err(Error::read(from))?;
+    let whole = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
+    let mut copy = String::with_capacity(whole.len());
+    for (at, line) in whole.split_inclusive('\n').enumerate() {
+        let (_, rest) = line.split_once(',').unwrap_or_default();
+        let number = rest.split(',').next().and_then(|cell| cell.parse::<u64>().ok());
+        if at == 0 {
+            copy += line;
+        } else if number.is_some_and(|number| number <= sweep) {
+            copy += &format!("{chain},{rest}");
+        }
+    }
+    write_atomically(to, copy.as_bytes())
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use issfa::linalg::symmetric_eigen;
 use issfa::model::log_joint::{ln_gamma_density, ln_joint, ln_normal_density};
 use issfa::model::{Entry, GammaPrior, InverseGammaPrior, Model, NormalPrior, State, WeightMeanPrior, ibp, simulate};
 use issfa::rng::{Stream, Streams};
-use issfa::spectral::{FeatureSpectra, Projections, mode_energies, project};
+use issfa::spectral::{FeatureSpectra, Projections, Tiles, mode_energies, project};
 use issfa::structure::Direction;
 
 const N_ROWS: usize = 5;
@@ -511,6 +511,7 @@ fn with_target(model: &Model<f64>, state: &State<f64>, check: impl FnOnce(&theta
         priors: &model.priors.ln_theta,
         n_features: state.n_features() as f64,
         energies: &energies,
+        tiles: Tiles::whole(energies.len()),
         comm: &Solo,
         stride: 1,
     });
@@ -586,6 +587,7 @@ fn theta_expansion_equals_the_sum_over_modes() {
             priors: &priors,
             n_features: k,
             energies: &energies,
+            tiles: Tiles::whole(energies.len()),
             comm: &Solo,
             stride: 1,
         };
@@ -635,6 +637,7 @@ fn theta_mode_of_many_modes() {
             priors: &priors,
             n_features: f64::from(k),
             energies: &energies,
+            tiles: Tiles::whole(energies.len()),
             comm: &Solo,
             stride: 1,
         };

@@ -18,6 +18,7 @@ use issfa::model::ThetaStep;
 use issfa::report::brain::{Which, check_background};
 use issfa::run_folder::{Output, Run, check_output};
 use issfa::structure::{Shelf, expression};
+use issfa::summary::overview::Overview;
 use issfa::{Error, Result, report};
 use std::path::{Path, PathBuf};
 
@@ -384,12 +385,37 @@ pub fn announce<R: Real>(prepared: &Prepared<R>, out: &Path, common: &Common) {
     }
 }
 
-fn ordinal(n: u64) -> String {
+/// Which of the sweeps are kept, for people.
+pub fn ordinal(n: u64) -> String {
     match n {
         1 => "one".into(),
         2 => "2nd".into(),
         3 => "3rd".into(),
         n => format!("{n}th"),
+    }
+}
+
+/// The figures of a run that has just been made.
+pub fn figures(run: &Run) -> Result<()> {
+    report::write_figures(run)?;
+    // A run may be resumed where its background is not any more.
+    let background = run.checked.settings.background.as_deref().filter(|path| path.is_file());
+    for warning in report::brain::write_brain_figures(run, &Which::Ends, background)? {
+        err!("warning: {warning}");
+    }
+    Ok(())
+}
+
+/// What was found, in a line.
+pub fn finding(overview: &Overview) -> String {
+    match overview.n_kept {
+        0 => "no draws were kept yet: burn-in is not over".to_string(),
+        _ => format!(
+            "{} persistent features; all but noise is {:.1}% of the sum of squares; {} per sweep on average",
+            overview.n_persistent,
+            100.0 * overview.variance_explained,
+            seconds(overview.seconds_per_sweep),
+        ),
     }
 }
 
@@ -399,22 +425,9 @@ pub fn conclude(ending: Ending, out: &Path, signals: &Signals, speaks: bool, com
         return if ending == Ending::Stopped { Err(Failure::Exit(signals.exit_code())) } else { Ok(()) };
     }
     let run = Run::open(out)?;
-    report::write_figures(&run)?;
-    // A run may be resumed where its background is not any more.
-    let background = run.checked.settings.background.as_deref().filter(|path| path.is_file());
-    for warning in report::brain::write_brain_figures(&run, &Which::Ends, background)? {
-        err!("warning: {warning}");
-    }
-    let overview = issfa::summary::overview::Overview::of(&run)?;
-    common.say(&match overview.n_kept {
-        0 => "no draws were kept yet: burn-in is not over".to_string(),
-        _ => format!(
-            "{} persistent features; all but noise is {:.1}% of the sum of squares; {} per sweep on average",
-            overview.n_persistent,
-            100.0 * overview.variance_explained,
-            seconds(overview.seconds_per_sweep),
-        ),
-    });
+    figures(&run)?;
+    let overview = Overview::of(&run)?;
+    common.say(&finding(&overview));
     match ending {
         Ending::Finished => {
             common.say(&format!("done: {}; next: issfa summary {}", out.display(), out.display()));

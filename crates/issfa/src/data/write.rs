@@ -20,6 +20,14 @@ pub fn write_atomically(path: &Path, contents: &[u8]) -> Result<()> {
     file.finish()
 }
 
+/// Copies a file into a folder that is being made.
+pub fn copy_file(from: &Path, to: &Path) -> Result<()> {
+    let mut source = File::open(from).map_err(Error::read(from))?;
+    let mut copy = File::create(to).map_err(Error::write(to))?;
+    io::copy(&mut source, &mut copy).map_err(Error::write(to))?;
+    Ok(())
+}
+
 /// Writes a C-order f32 array; `values` fill `shape` exactly.
 pub fn write_npy_f32(path: &Path, shape: &[usize], values: &[f32]) -> Result<()> {
     write_npy(path, shape, values)

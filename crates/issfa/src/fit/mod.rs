@@ -22,10 +22,10 @@ use crate::pca::evidence::{self, EvidenceCurve};
 use crate::run_folder::{Output, Run, prepare_output};
 use crate::spectral::SpectralData;
 use crate::structure::Direction;
-use crate::summary::export::{self, RunImages};
-use crate::summary::features::{Setting, read_images};
+use crate::summary::Posterior;
+use crate::summary::export::RunImages;
 use crate::summary::posterior::Shown;
-use crate::summary::{PersistentFeatures, Posterior};
+use crate::summary::results::{Images, all_but, read_under};
 use crate::sweep::SweepInfo;
 use crate::trace::{TraceRow, TraceWriter};
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ fn run_chains<R: Real>(
         let mut going = Going::start(prepared, &chain_folder, number, start)?;
         ending = going.run(observer, deadline, (own_chains.len() - at - 1) as u32)?;
         if let Some(books) = &going.books {
-            books.write_results(prepared, None)?;
+            books.write_results(prepared, &[])?;
         }
         if ending != Ending::Finished {
             break;
@@ -123,15 +123,9 @@ fn write_evidence<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut
 /// Rewrites every chain's results with the best matches in the others.
 fn write_stability<R: Real>(prepared: &Prepared<R>, folder: &Path, n_chains: u32) -> Result<()> {
     let folders: Vec<PathBuf> = (1..=n_chains).map(|number| Run::chain_folder(folder, number)).collect();
-    let under_mask = |folder: &Path| -> Result<Vec<Vec<f32>>> {
-        let images = read_images(&folder.join("features.npy"))?.1;
-        Ok(images.iter().map(|image| prepared.mask.gather(image)).collect())
-    };
-    let images = folders.iter().map(|folder| under_mask(folder)).collect::<Result<Vec<_>>>()?;
+    let images = folders.iter().map(|folder| read_under(&prepared.mask, folder)).collect::<Result<Vec<_>>>()?;
     for (at, chain_folder) in folders.iter().enumerate() {
-        let others: Vec<_> =
-            images.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, list)| list.clone()).collect();
-        Books::open(prepared, chain_folder)?.0.write_results(prepared, Some(&others))?;
+        Books::open(prepared, chain_folder, at as u32 + 1)?.0.write_results(prepared, &all_but(&images, at))?;
     }
     Ok(())
 }
@@ -139,6 +133,8 @@ fn write_stability<R: Real>(prepared: &Prepared<R>, folder: &Path, n_chains: u32
 /// A chain on its way.
 struct Going<'a, R> {
     prepared: &'a Prepared<R>,
+    /// Which chain of the run it is, from 1.
+    number: u32,
     schedule: Schedule,
     chain: Chain<R>,
     n_kept: u64,
@@ -154,6 +150,8 @@ struct Books {
     draws: Draws,
     trace: TraceWriter,
     fingerprint: String,
+    /// Of the chain's streams.
+    seed: u64,
 }
 
 /// What is to happen after a sweep, on all ranks alike.
@@ -166,7 +164,7 @@ enum Next {
 
 impl Books {
     /// Goes on with a folder's books, from its checkpoint.
-    fn open<R: Real>(prepared: &Prepared<R>, folder: &Path) -> Result<(Books, Checkpoint<R>)> {
+    fn open<R: Real>(prepared: &Prepared<R>, folder: &Path, number: u32) -> Result<(Books, Checkpoint<R>)> {
         let fingerprint = prepared.recorded_settings().fingerprint();
         let mut checkpoint = checkpoint::load(folder, &fingerprint, prepared.with_reconstruction())?;
         let draws = Draws::new(folder, prepared.checked.settings.keep_draws);
@@ -178,12 +176,13 @@ impl Books {
             counters: checkpoint.counters.clone(),
             draws,
             fingerprint,
+            seed: prepared.schedule(number).seed,
         };
         Ok((books, checkpoint))
     }
 
     /// New books of a chain that starts in `state`.
-    fn create<R: Real>(prepared: &Prepared<R>, folder: &Path, state: State<R>) -> Result<Books> {
+    fn create<R: Real>(prepared: &Prepared<R>, folder: &Path, number: u32, state: State<R>) -> Result<Books> {
         std::fs::create_dir_all(folder).map_err(Error::write(folder))?;
         let mut books = Books {
             trace: TraceWriter::create(&folder.join("trace.csv"), prepared.model.spectrum.n_parameters())?,
@@ -192,6 +191,7 @@ impl Books {
             counters: Counters::default(),
             draws: Draws::new(folder, prepared.checked.settings.keep_draws),
             fingerprint: prepared.recorded_settings().fingerprint(),
+            seed: prepared.schedule(number).seed,
         };
         books.draws.create(&prepared.preprocessing)?;
         books.save(0, state)?;
@@ -223,7 +223,7 @@ impl<'a, R: Real> Going<'a, R> {
         let comm = prepared.model.comm.as_ref();
         let exists = ranks::told(comm, || checkpoint::path(folder).is_file());
         let (books, checkpoint) = if exists {
-            let opened = prepared.is_first().then(|| Books::open(prepared, folder)).transpose()?;
+            let opened = prepared.is_first().then(|| Books::open(prepared, folder, number)).transpose()?;
             let (books, checkpoint) = opened.unzip();
             (books, ranks::hand_out(&prepared.model, checkpoint)?)
         } else {
@@ -233,7 +233,7 @@ impl<'a, R: Real> Going<'a, R> {
             };
             let whole = state.gathered(comm);
             (
-                whole.map(|whole| Books::create(prepared, folder, whole)).transpose()?,
+                whole.map(|whole| Books::create(prepared, folder, number, whole)).transpose()?,
                 ranks::Position { sweep: 0, state },
             )
         };
@@ -241,6 +241,7 @@ impl<'a, R: Real> Going<'a, R> {
         Ok(Going {
             n_kept: schedule.n_kept(checkpoint.sweep),
             prepared,
+            number,
             schedule,
             chain: Chain::new(checkpoint.state, checkpoint.sweep),
             books,
@@ -309,7 +310,7 @@ impl<'a, R: Real> Going<'a, R> {
             };
             row.heldout_residual = prepared.heldout.as_ref().zip(means.as_ref()).map(residual);
         }
-        row.chain = self.schedule.chain;
+        row.chain = self.number;
         row.sweep = sweep;
         row.seconds = start.elapsed().as_secs_f64();
         if let Some(books) = &mut self.books {
@@ -352,39 +353,12 @@ impl<'a, R: Real> Going<'a, R> {
 }
 
 impl Books {
-    fn write_results<R: Real>(&self, prepared: &Prepared<R>, others: Option<&[Vec<Vec<f32>>]>) -> Result<()> {
-        let (record, settings) = (&prepared.record, &prepared.checked.settings);
-        let mut found = PersistentFeatures::new(
-            &self.posterior,
-            &Setting {
-                grid: prepared.structure.grid(),
-                mask: &prepared.mask,
-                steps: &prepared.steps(),
-                n_rows: record.n_rows,
-                empty_rows: &record.empty_rows,
-                sum_of_squares: prepared.findings.sum_of_squares,
-                exceed: settings.exceed,
-            },
-        );
-        found.smooth_only_along(&prepared.structure);
-        found.set_stability(others.unwrap_or_default());
-        found.write(&self.folder)?;
-        if let Some(space) = &prepared.space {
-            export::write_images(&found, space, &self.folder)?;
-            if settings.melodic {
-                export::write_melodic(&found, space, &self.folder)?;
-            }
+    fn write_results<R: Real>(&self, prepared: &Prepared<R>, others: &[Images]) -> Result<()> {
+        prepared.results().write(&self.posterior, others, self.seed, &self.folder)?;
+        match &self.posterior.reconstruction {
+            Some(reconstruction) => self.write_reconstruction(prepared, &reconstruction.mean),
+            None => Ok(()),
         }
-        if prepared.space.is_some() || record.runs.len() > 1 {
-            let ids: Vec<u64> = found.table.iter().map(|row| row.id).collect();
-            let [weights, activation] = [&found.weights, &found.activation].map(|values| found.by_input_row(values));
-            export::write_courses(&ids, &weights, &activation, &record.runs, &self.folder)?;
-        }
-        export::write_synchrony(&found, &record.runs, settings.seed, &self.folder)?;
-        if let Some(reconstruction) = &self.posterior.reconstruction {
-            self.write_reconstruction(prepared, &reconstruction.mean)?;
-        }
-        Ok(())
     }
 
     fn write_reconstruction<R: Real>(&self, prepared: &Prepared<R>, mean: &SpectralData<f32>) -> Result<()> {

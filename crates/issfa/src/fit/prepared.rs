@@ -4,7 +4,7 @@ use super::{Ranks, agreement, ranks};
 use crate::chain::Schedule;
 use crate::checkpoint::{self};
 use crate::comm::{Comm, Solo};
-use crate::config::{Checked, FORMAT, Init, Record, Settings};
+use crate::config::{ChainStream, Checked, FORMAT, Init, Record, Settings};
 use crate::data::load::{Loaded, training_rows};
 use crate::data::nifti::space::check_same_place;
 use crate::data::nifti::{Header, write_volume};
@@ -20,6 +20,7 @@ use crate::run_folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Run};
 use crate::state_io::{put_preprocessing, take_preprocessing};
 use crate::store::{Bundle, Stored};
 use crate::structure::{Shelf, Spectrum, Structure};
+use crate::summary::Results;
 use crate::trace::Units;
 use std::path::Path;
 use std::sync::Arc;
@@ -143,6 +144,8 @@ impl<R: Real> Prepared<R> {
             n_missing_cells: (observations.n_rows() * n_columns) as u64 - findings.n_cells as u64,
             empty_rows: observations.empty_rows(),
             graphs: structure.graph_files(),
+            sum_of_squares: Some(findings.sum_of_squares),
+            streams: settings.record.as_ref().map(|record| record.streams.clone()).unwrap_or_default(),
         };
         let mask = observations.mask().clone();
         let load = |path: &Path| load_heldout(path, &observations, &structure, &preprocessing, settings);
@@ -178,12 +181,15 @@ impl<R: Real> Prepared<R> {
         Units { data_scale: self.preprocessing.factor, degree: self.model.spectrum.degree() }
     }
 
-    /// The distance between neighbouring sites along each axis: millimetres for images, else 1.
-    pub fn steps(&self) -> Vec<f64> {
-        let grid = self.structure.grid();
-        match &self.space {
-            Some(space) if space.grid[..] == *grid => space.space.voxel_sizes().to_vec(),
-            _ => vec![1.0; grid.len()],
+    /// What the results of a chain are about.
+    pub fn results(&self) -> Results<'_> {
+        Results {
+            structure: &self.structure,
+            mask: &self.mask,
+            space: self.space.as_ref(),
+            settings: &self.checked.settings,
+            record: &self.record,
+            sum_of_squares: self.findings.sum_of_squares,
         }
     }
 
@@ -209,8 +215,9 @@ impl<R: Real> Prepared<R> {
     /// The schedule of a chain.
     pub fn schedule(&self, chain: u32) -> Schedule {
         let settings = &self.checked.settings;
+        let ChainStream { seed, chain } = self.record.stream(settings.seed, chain);
         Schedule {
-            seed: settings.seed,
+            seed,
             chain,
             sweeps: settings.sweeps,
             burn_in: settings.burn_in,
@@ -221,8 +228,9 @@ impl<R: Real> Prepared<R> {
 
     /// Where a chain starts.
     pub fn initial_state(&self, chain: u32) -> Result<State<R>> {
+        let ChainStream { seed, chain } = self.record.stream(self.checked.settings.seed, chain);
         match &self.checked.init {
-            Init::KMeans(n) => Ok(init::k_means(&self.model, *n, self.checked.settings.seed, chain)),
+            Init::KMeans(n) => Ok(init::k_means(&self.model, *n, seed, chain)),
             Init::Empty => Ok(init::empty(&self.model)),
             Init::Run(folder) => {
                 let state = self.is_first().then(|| self.state_of_run(folder)).transpose()?;

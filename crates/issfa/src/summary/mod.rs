@@ -5,7 +5,9 @@ pub mod export;
 pub mod features;
 pub mod overview;
 pub mod posterior;
+pub mod results;
 pub mod synchrony;
 
 pub use features::{FeatureRow, PersistentFeatures};
 pub use posterior::Posterior;
+pub use results::Results;

@@ -1,0 +1,71 @@
+//! `issfa merge`: runs of the same data and settings with different seeds become the chains of one run.
+
+use super::fit::{figures, finding, ordinal};
+use super::with_precision;
+use crate::Outcome;
+use crate::options::Common;
+use clap::Args;
+use issfa::Result;
+use issfa::data::grid::show_grid;
+use issfa::linalg::Real;
+use issfa::merge::Merge;
+use issfa::run_folder::Run;
+use issfa::summary::overview::Overview;
+use std::path::{Path, PathBuf};
+
+/// Make runs of the same data and settings, with different seeds, the chains of one run
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  issfa fit data.npy --seed 1 --out one      (at the same time, or on another machine:)\n  issfa fit data.npy --seed 2 --out two\n  issfa merge one two --out both\n  issfa summary both"
+)]
+pub struct Options {
+    /// The run folders, two or more; they are not changed
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// The run folder to make: the chains of all runs, in the order given
+    #[arg(long, value_name = "RUN")]
+    out: PathBuf,
+}
+
+pub fn run(options: Options, common: &Common) -> Outcome {
+    let merge = Merge::plan(&options.runs, &options.out, common.overwrite)?;
+    announce(&merge, &options.out, common);
+    with_precision!(merge.settings.precision, write(&merge))?;
+    let run = Run::open(&options.out)?;
+    figures(&run)?;
+    let overview = Overview::of(&run)?;
+    common.say(&finding(&overview));
+    let out = options.out.display();
+    if overview.minka_dimension.is_none() {
+        common.say(&format!("issfa report {out} adds the eigenvalues of the data and their figure"));
+    }
+    let go_on = if merge.sweep < merge.settings.sweeps { format!(", issfa resume {out}") } else { String::new() };
+    common.say(&format!("done: {out}; next: issfa summary {out}{go_on}"));
+    Ok(())
+}
+
+fn write<R: Real>(merge: &Merge) -> Result<()> {
+    merge.write::<R>()
+}
+
+/// The first lines: what will be done, and which chain comes from where.
+fn announce(merge: &Merge, out: &Path, common: &Common) {
+    let settings = &merge.settings;
+    let record = &merge.runs[0].record;
+    common.say(&format!(
+        "merge: {} runs of {} rows x {} sites ({}), {}; {} chains of {} sweeps ({} burn-in, then every {} kept); results in {}",
+        merge.runs.len(),
+        record.n_rows,
+        record.n_sites,
+        show_grid(merge.structure().grid()),
+        record.structure,
+        merge.chains.len(),
+        merge.sweep,
+        settings.burn_in,
+        ordinal(settings.thin),
+        out.display(),
+    ));
+    for (at, source) in merge.chains.iter().enumerate() {
+        common.say(&format!("chain {}: {}, seed {}", at + 1, source.folder.display(), source.stream.seed));
+    }
+}

@@ -1,0 +1,362 @@
+//! Runs of the same data and settings with different seeds as the chains of one run, without reading the data again.
+
+use crate::checkpoint;
+use crate::config::{ChainStream, InputRecord, Record, Settings};
+use crate::data::nifti::Header;
+use crate::data::read::npy::read_npy_f32;
+use crate::data::write::copy_file;
+use crate::data::{Mask, read};
+use crate::draws::Draws;
+use crate::error::{Error, Result};
+use crate::linalg::Real;
+use crate::pca::evidence;
+use crate::run_folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Output, Run, check_output, prepare_output};
+use crate::structure::{Shelf, Structure};
+use crate::summary::results::{Images, all_but};
+use crate::summary::{Posterior, Results};
+use crate::trace;
+use std::fs;
+use std::path::{Path, PathBuf};
+use toml::Value;
+
+/// A merged run, checked and ready to be written.
+pub struct Merge {
+    pub runs: Vec<Run>,
+    /// In the order of their new numbers.
+    pub chains: Vec<Source>,
+    /// Those of the merged run, with its record.
+    pub settings: Settings,
+    /// The sweep at which every chain stands.
+    pub sweep: u64,
+    out: PathBuf,
+    record: Record,
+    sum_of_squares: f64,
+    structure: Structure,
+    mask: Mask,
+    space: Option<Header>,
+}
+
+/// A chain of one of the runs.
+pub struct Source {
+    /// Which of the runs it belongs to, from 0.
+    pub run: usize,
+    pub folder: PathBuf,
+    pub stream: ChainStream,
+}
+
+impl Merge {
+    /// Checks everything that can be checked before anything is written.
+    pub fn plan(folders: &[PathBuf], out: &Path, overwrite: bool) -> Result<Merge> {
+        check_folders(folders, out)?;
+        check_output(out, Output::Run, overwrite)?;
+        let runs = folders.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<_>>>()?;
+        let Some((first, others)) = runs.split_first() else {
+            return Err(Error::TooFewRuns { run: out.to_path_buf() });
+        };
+        others.iter().try_for_each(|other| check_same(first, other))?;
+        let chains: Vec<Source> = runs.iter().enumerate().flat_map(|(at, run)| sources(at, run)).collect();
+        check_streams(&runs, &chains)?;
+        let sweep = common_sweep(&runs, &chains)?;
+        let known = runs.iter().find_map(|run| run.record.sum_of_squares);
+        let sum_of_squares = known.ok_or_else(|| Error::ResultsBehind {
+            path: first.folder.join("config.toml"),
+            run: first.folder.clone(),
+            problem: "was written by an earlier build and has no sum of squares in its record",
+        })?;
+        let (structure, mask, space) = (first.structure()?, first.mask()?, first.space()?);
+        let record = Record {
+            sum_of_squares: Some(sum_of_squares),
+            streams: chains.iter().map(|source| source.stream).collect(),
+            ..first.record.clone()
+        };
+        let settings =
+            Settings { chains: chains.len() as u32, record: Some(record.clone()), ..first.checked.settings.clone() };
+        let out = out.to_path_buf();
+        let merge = Merge { settings, sweep, out, record, sum_of_squares, structure, mask, space, runs, chains };
+        merge.chains.iter().try_for_each(|source| merge.check_chain(source))?;
+        Ok(merge)
+    }
+
+    /// The structure of the data.
+    pub fn structure(&self) -> &Structure {
+        &self.structure
+    }
+
+    /// Makes the merged run. Its `config.toml` comes last: without it the folder is not taken for a run.
+    pub fn write<R: Real>(&self) -> Result<()> {
+        prepare_output(&self.out, Output::Run)?;
+        self.copy_place()?;
+        let mut images = Vec::new();
+        for at in 0..self.chains.len() {
+            images.push(self.bring::<R>(at)?);
+        }
+        let fingerprint = self.settings.fingerprint();
+        for (at, source) in self.chains.iter().enumerate() {
+            let folder = self.new_folder(at);
+            let posterior = checkpoint::load_posterior(&folder, &fingerprint, self.with_reconstruction())?;
+            self.results().write(&posterior, &all_but(&images, at), source.stream.seed, &folder)?;
+        }
+        Run::write_config(&self.out, &self.settings)
+    }
+
+    fn results(&self) -> Results<'_> {
+        Results {
+            structure: &self.structure,
+            mask: &self.mask,
+            space: self.space.as_ref(),
+            settings: &self.settings,
+            record: &self.record,
+            sum_of_squares: self.sum_of_squares,
+        }
+    }
+
+    fn new_folder(&self, at: usize) -> PathBuf {
+        Run::chain_folder(&self.out, at as u32 + 1)
+    }
+
+    fn with_reconstruction(&self) -> Option<(usize, usize)> {
+        self.settings.reconstruct.then_some((self.record.n_rows, self.record.n_sites))
+    }
+
+    /// Refuses a chain whose files are damaged, or behind its checkpoint where they are to be copied.
+    fn check_chain(&self, source: &Source) -> Result<()> {
+        let run = &self.runs[source.run];
+        let fingerprint = run.checked.settings.fingerprint();
+        let posterior = checkpoint::load_posterior(&source.folder, &fingerprint, self.with_reconstruction())?;
+        let path = source.folder.join("trace.csv");
+        let n_rows = trace::read(&path)?.iter().filter(|row| row.sweep <= self.sweep).count();
+        if n_rows as u64 != self.sweep {
+            return Err(Error::malformed(&path, format!("has {n_rows} rows of the first {} sweeps", self.sweep)));
+        }
+        if self.settings.reconstruct && !self.is_current(&source.folder, &posterior) {
+            let problem = "the reconstruction is missing or older than the checkpoint";
+            return Err(Error::ResultsBehind { path: source.folder.clone(), run: run.folder.clone(), problem });
+        }
+        Ok(())
+    }
+
+    /// Whether the results in a chain's folder are those of its checkpoint.
+    fn is_current(&self, folder: &Path, posterior: &Posterior) -> bool {
+        let found = self.results().persistent(posterior);
+        let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let written = read_npy_f32(&folder.join("weights.npy")).map(|(_, weights)| bits(&weights));
+        let is_same = written.is_ok_and(|written| written == bits(&found.by_input_row(&found.weights)));
+        is_same && folder.join("reconstruction.npy").is_file()
+    }
+
+    /// What all chains share: where the sites lie, graphs, and the eigenvalues of the data where a run has them.
+    fn copy_place(&self) -> Result<()> {
+        let first = &self.runs[0].folder;
+        for name in [MASK_FILE, MASK_IMAGE, MEAN_IMAGE] {
+            copy_if_there(first, &self.out, name)?;
+        }
+        if let Some(run) = self.runs.iter().find(|run| run.folder.join(evidence::FILE).is_file()) {
+            copy_if_there(&run.folder, &self.out, evidence::FILE)?;
+        }
+        let (from, to) = (Shelf::inside(first), Shelf::inside(&self.out));
+        if !from.is_dir() {
+            return Ok(());
+        }
+        fs::create_dir_all(&to).map_err(Error::write(&to))?;
+        for entry in fs::read_dir(&from).map_err(Error::read(&from))? {
+            let name = entry.map_err(Error::read(&from))?.file_name();
+            copy_file(&from.join(&name), &to.join(&name))?;
+        }
+        Ok(())
+    }
+
+    /// Brings a chain into its new folder, all but the results that depend on the other chains; returns its features.
+    fn bring<R: Real>(&self, at: usize) -> Result<Images> {
+        let (source, folder) = (&self.chains[at], self.new_folder(at));
+        let run = &self.runs[source.run];
+        fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
+        let own = run.checked.settings.fingerprint();
+        let checkpoint = checkpoint::load::<R>(&source.folder, &own, self.with_reconstruction())?;
+        let (from, to) = (source.folder.join("trace.csv"), folder.join("trace.csv"));
+        trace::copy_as(&from, &to, at as u32 + 1, self.sweep)?;
+        let draws = |folder: &Path| Draws::new(folder, self.settings.keep_draws);
+        draws(&source.folder).copy_to(&draws(&folder), checkpoint.posterior.n_kept)?;
+        if self.settings.reconstruct {
+            self.copy_reconstruction(run, &source.folder, &folder)?;
+        }
+        checkpoint::save(&folder, &self.settings.fingerprint(), &checkpoint)?;
+        Ok(self.results().persistent(&checkpoint.posterior).means)
+    }
+
+    /// Reconstructions have the means of the data in them, so they are not made again. Files elsewhere may have given the
+    /// same runs other names.
+    fn copy_reconstruction(&self, run: &Run, from: &Path, to: &Path) -> Result<()> {
+        copy_file(&from.join("reconstruction.npy"), &to.join("reconstruction.npy"))?;
+        if self.space.is_none() {
+            return Ok(());
+        }
+        let image = |folder: &Path, name: &str| folder.join(format!("reconstruction_{name}.nii.gz"));
+        let mut names = run.record.runs.iter().zip(&self.record.runs);
+        names.try_for_each(|(old, new)| copy_file(&image(from, &old.name), &image(to, &new.name)))
+    }
+}
+
+fn copy_if_there(from: &Path, to: &Path, name: &str) -> Result<()> {
+    if from.join(name).is_file() { copy_file(&from.join(name), &to.join(name)) } else { Ok(()) }
+}
+
+/// Two runs or more, none of them twice, and none where the result goes.
+fn check_folders(folders: &[PathBuf], out: &Path) -> Result<()> {
+    if let [run] = folders {
+        return Err(Error::TooFewRuns { run: run.clone() });
+    }
+    for (at, second) in folders.iter().enumerate() {
+        if let Some(first) = folders[..at].iter().find(|first| place(first) == place(second)) {
+            return Err(Error::SameRunTwice { first: first.clone(), second: second.clone() });
+        }
+        if place(out).starts_with(place(second)) || place(second).starts_with(place(out)) {
+            return Err(Error::OutputIsInput { out: out.to_path_buf(), run: second.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Where a path leads, by way of all links, also if its last folders are yet to be made.
+fn place(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let known = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    match known {
+        Some((above, found)) => found.join(path.strip_prefix(above).unwrap_or(Path::new(""))),
+        None => path,
+    }
+}
+
+/// The chains of a run, started or not.
+fn sources(at: usize, run: &Run) -> Vec<Source> {
+    let one = |chain: u32| Source {
+        run: at,
+        folder: Run::chain_folder(&run.folder, chain),
+        stream: run.record.stream(run.checked.settings.seed, chain),
+    };
+    (1..=run.checked.settings.chains).map(one).collect()
+}
+
+fn check_streams(runs: &[Run], chains: &[Source]) -> Result<()> {
+    for (at, second) in chains.iter().enumerate() {
+        if let Some(first) = chains[..at].iter().find(|first| first.stream == second.stream) {
+            let [first, second] = [first, second].map(|source| runs[source.run].folder.clone());
+            let ChainStream { seed, chain } = chains[at].stream;
+            return Err(Error::SameChainTwice { first, second, seed, chain });
+        }
+    }
+    Ok(())
+}
+
+/// The number of sweeps that every chain has done.
+fn common_sweep(runs: &[Run], chains: &[Source]) -> Result<u64> {
+    let mut done = Vec::new();
+    for source in chains {
+        let exists = checkpoint::path(&source.folder).is_file();
+        if !exists && source.folder == runs[source.run].folder {
+            let (kind, missing) = ("run folder with a checkpoint", "checkpoint/state.safetensors");
+            return Err(Error::NotA { kind, path: source.folder.clone(), missing });
+        }
+        done.push(if exists { checkpoint::peek(&source.folder)?.0 } else { 0 });
+    }
+    let Some(other) = done.iter().position(|sweep| *sweep != done[0]) else { return Ok(done[0]) };
+    Err(Error::UnevenChains {
+        first: chains[0].folder.clone(),
+        first_sweep: done[0],
+        second: chains[other].folder.clone(),
+        second_sweep: done[other],
+        remedy: how_to_even_out(runs, chains, &done),
+    })
+}
+
+/// The commands that bring all chains to the greatest length that any is planned to have: a run cannot be made shorter.
+fn how_to_even_out(runs: &[Run], chains: &[Source], done: &[u64]) -> String {
+    let target = runs.iter().map(|run| run.checked.settings.sweeps).max().unwrap_or(0);
+    let is_behind = |at: usize| chains.iter().zip(done).any(|(source, sweep)| source.run == at && *sweep < target);
+    let behind = (0..runs.len()).filter(|at| is_behind(*at));
+    let commands = behind.map(|at| format!("issfa resume {} --sweeps {target}", runs[at].folder.display()));
+    commands.collect::<Vec<_>>().join("; ")
+}
+
+/// Refuses runs of other data or settings: everything that decides a chain and what is kept of it, but the seed.
+fn check_same(first: &Run, second: &Run) -> Result<()> {
+    let differ = |what: &'static str, name: String, values: [String; 2]| {
+        let [first, second] = [first, second].map(|run| run.folder.clone());
+        Err(Error::RunsDiffer { first, second, what, name, values: Box::new(values) })
+    };
+    let inputs = [first, second].map(|run| &run.record.inputs);
+    if inputs[0].len() != inputs[1].len() {
+        return differ("data", "the number of inputs".into(), inputs.map(|list| list.len().to_string()));
+    }
+    let mut pairs = inputs[0].iter().zip(inputs[1]);
+    if let Some(at) = pairs.position(|(a, b)| a.checksum != b.checksum) {
+        let show = |input: &InputRecord| format!("{} (checksum {})", input.path.display(), input.checksum);
+        return differ("data", format!("input {}", at + 1), inputs.map(|list| show(&list[at])));
+    }
+    if !same_heldout(&first.checked.settings, &second.checked.settings) {
+        let show = |run: &Run| run.checked.settings.heldout.as_ref().map_or("none".into(), |p| p.display().to_string());
+        return differ("settings", "heldout".into(), [first, second].map(show));
+    }
+    for ((what, name, one), (_, _, other)) in parts(first)?.iter().zip(&parts(second)?) {
+        if let Some((name, values)) = difference(name, Some(one), Some(other)) {
+            return differ(what, name, values);
+        }
+    }
+    Ok(())
+}
+
+/// Held-out rows are traced, so they are to be the same; they are known by their place alone.
+fn same_heldout(one: &Settings, other: &Settings) -> bool {
+    let checksum = |path: &Option<PathBuf>| path.as_deref().and_then(|path| read::checksum(path).ok());
+    let (one, other) = (&one.heldout, &other.heldout);
+    one == other || (checksum(one).is_some() && checksum(one) == checksum(other))
+}
+
+/// What two runs must share beside their inputs: of data or of settings, under which name. What explains a difference
+/// comes before what follows from it.
+fn parts(run: &Run) -> Result<Vec<(&'static str, &'static str, Value)>> {
+    let mut settings = run.checked.settings.deciding();
+    let mut record = settings.record.take().unwrap_or_else(|| run.record.clone());
+    settings.seed = 0;
+    // The structure is known by what it is, whatever its files are called.
+    (settings.grid, settings.structure) = (None, None);
+    (record.structure, record.graphs) = (String::new(), Vec::new());
+    record.streams = Vec::new();
+    let side = std::mem::take(&mut record.side_checksums);
+    let scale = std::mem::take(&mut record.data_scale);
+    let value = |toml: std::result::Result<Value, toml::ser::Error>| toml.expect("settings can be written as TOML");
+    Ok(vec![
+        ("data", "record.side_checksums", value(Value::try_from(side))),
+        ("settings", "structure", Value::String(run.structure()?.identity())),
+        ("settings", "", value(Value::try_from(settings))),
+        ("data", "record", value(Value::try_from(record))),
+        ("data", "record.data_scale", Value::Float(scale)),
+    ])
+}
+
+/// The first place where two values differ, and what stands there.
+fn difference(name: &str, one: Option<&Value>, other: Option<&Value>) -> Option<(String, [String; 2])> {
+    if let (Some(Value::Table(a)), Some(Value::Table(b))) = (one, other) {
+        let below = |key: &String| if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+        let mut keys = a.keys().chain(b.keys().filter(|key| !a.contains_key(*key)));
+        return keys.find_map(|key| difference(&below(key), a.get(key), b.get(key)));
+    }
+    let show = |value: Option<&Value>| value.map_or("not set".into(), Value::to_string);
+    (one != other).then(|| (name.to_string(), [show(one), show(other)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_named_with_both_values() {
+        let value = |text: &str| Value::Table(toml::from_str(text).unwrap());
+        let one = value("thin = 2\n[priors]\nnoise = [1.0, 2.0]");
+        let of = |text: &str| difference("", Some(&one), Some(&value(text)));
+        assert_eq!(of("thin = 2\n[priors]\nnoise = [1.0, 2.0]"), None);
+        assert_eq!(of("thin = 3\n[priors]\nnoise = [1.0, 2.0]"), Some(("thin".into(), ["2".into(), "3".into()])));
+        let (name, [a, b]) = of("thin = 2\n[priors]").unwrap();
+        assert_eq!((name.as_str(), a.as_str(), b.as_str()), ("priors.noise", "[1.0, 2.0]", "not set"));
+        assert_eq!(of("thin = 2\nmask = \"auto\"\n[priors]\nnoise = [1.0, 2.0]").unwrap().0, "mask");
+    }
+}
