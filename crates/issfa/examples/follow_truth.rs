@@ -80,7 +80,8 @@ fn rows_of<R: Real>(features: &FeatureSpectra<R>) -> Vec<f64> {
 
 fn best_cosines<R: Real>(truth: &[Vec<f64>], features: &FeatureSpectra<R>) -> Vec<f64> {
     let (k, n, flat) = (features.n_features(), features.tiles().n_modes, rows_of(features));
-    let norms: Vec<f64> = features.squared_norms(&issfa::comm::Solo).iter().map(|x| x.sqrt().max(f64::MIN_POSITIVE)).collect();
+    let norms: Vec<f64> =
+        features.squared_norms(&issfa::comm::Solo).iter().map(|x| x.sqrt().max(f64::MIN_POSITIVE)).collect();
     let all: Vec<f64> = truth.concat();
     let mut products = vec![0.0; truth.len() * k];
     multiply(&mut products, View::new(&all, truth.len(), n), View::new(&flat, k, n).t());

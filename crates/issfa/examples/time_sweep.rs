@@ -8,7 +8,7 @@ use issfa::kernels::Kernel;
 use issfa::linalg::{View, multiply};
 use issfa::model::{Entry, Loadings, Model, Priors, State, simulate};
 use issfa::rng::{Purpose, Stream, Streams};
-use issfa::spectral::{FeatureSpectra, SpectralData};
+use issfa::spectral::{FeatureSpectra, SpectralData, Tiles};
 use issfa::structure::{Curve, Spectrum, expression};
 use issfa::workers::share;
 use rand::RngExt;

@@ -1,11 +1,14 @@
 //! The same fit on one rank and on several (threads of this process, with one thread each): the same bits in every file.
 
+use issfa::chain::Chain;
 use issfa::comm::Comm;
 use issfa::comm::local::Local;
 use issfa::config::Settings;
+use issfa::cost::{Size, bytes_per_rank, messages};
 use issfa::data::write::write_npy_f64;
 use issfa::data::{Centering, Missing};
 use issfa::fit::{Ending, Observer, Prepared, Ranks, fit, resume};
+use issfa::kernels::Kernel;
 use issfa::linalg::Real;
 use issfa::run_folder::Run;
 use issfa::structure::Shelf;
@@ -51,6 +54,10 @@ struct Case {
 }
 
 fn settings(folder: &Path, case: Case) -> Settings {
+    settings_of(folder, case, ROWS)
+}
+
+fn settings_of(folder: &Path, case: Case, n_rows: usize) -> Settings {
     let n_sites = GRID[0] * GRID[1];
     let cell = |row: usize, site: usize| match case.holes {
         true if (row * 31 + site) % 97 == 0 || row == 12 => f64::NAN,
@@ -61,7 +68,7 @@ fn settings(folder: &Path, case: Case) -> Settings {
     };
     let inputs = [folder.join("a.npy"), folder.join("b.npy")];
     write_npy_f64(&inputs[0], &[45, n_sites], &rows(0..45)).unwrap();
-    write_npy_f64(&inputs[1], &[ROWS - 45, n_sites], &rows(45..ROWS)).unwrap();
+    write_npy_f64(&inputs[1], &[n_rows - 45, n_sites], &rows(45..n_rows)).unwrap();
     let heldout = folder.join("heldout.npy");
     write_npy_f64(&heldout, &[5, n_sites], &(0..5 * n_sites).map(|at| value(at / n_sites, at)).collect::<Vec<_>>())
         .unwrap();
@@ -168,6 +175,69 @@ fn same_on_any_number_of_ranks<R: Real>(case: Case) {
     run_fit::<R>(&settings, &out("stopped"), 3, 8);
     run_resume::<R>(&out("stopped"), 2);
     assert_same(&out("1"), &out("stopped"), "3 ranks, then 2");
+}
+
+/// Ranks without a tile, and chains side by side on groups of ranks.
+#[test]
+fn many_ranks_and_two_chains() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings { chains: 2, ..settings(folder.path(), Case::default()) };
+    let out = |name: &str| folder.path().join(name);
+    run_fit::<f32>(&settings, &out("1"), 1, u64::MAX);
+    assert!(out("1").join("chain-2/features.npy").is_file());
+    for size in [2, 4, 7] {
+        run_fit::<f32>(&settings, &out(&size.to_string()), size, u64::MAX);
+        assert_same(&out("1"), &out(&size.to_string()), &format!("{size} ranks"));
+    }
+}
+
+/// What is sent in a sweep is what `issfa plan --ranks` says, given the numbers that the sweeps had.
+#[test]
+fn traffic_is_as_planned() {
+    let folder = tempfile::tempdir().unwrap();
+    for case in [Case::default(), Case { mask: true, ..Case::default() }] {
+        let settings = settings_of(folder.path(), case, 1500);
+        for size in [2, 3] {
+            let sent = Local::run(size, |comm| sent_in_sweeps(&settings, comm));
+            let measured = sent.iter().map(|(n_bytes, _)| n_bytes).sum::<f64>() / size as f64;
+            let planned = bytes_per_rank(&messages(&sent[0].1, size));
+            assert!((planned / measured - 1.0).abs() < 0.1, "{size} ranks: planned {planned}, sent {measured}");
+        }
+    }
+}
+
+/// Bytes that a rank sends in a sweep, and the size of the problem that these sweeps had, on average.
+fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>) -> (f64, Size) {
+    const SWEEPS: usize = 10;
+    let checked = settings.clone().check().unwrap();
+    let prepared = Prepared::<f32>::load(checked, &Shelf::none(), Ranks::together(comm.clone())).unwrap();
+    let mut schedule = prepared.schedule(1);
+    schedule.burn_in = 0;
+    let mut chain = Chain::new(prepared.initial_state(1).unwrap(), 1);
+    let (mut k, mut active, mut proposals) = (0, 0, 0);
+    let before = comm.traffic().n_bytes;
+    for _ in 0..SWEEPS {
+        k += chain.state.n_features();
+        let info = chain.step(&prepared.model, &schedule).unwrap();
+        active += chain.state.loadings.n_active();
+        proposals += info.of(Kernel::UniqueFeatures).proposed as usize;
+    }
+    // The ranks also compare their states.
+    let n_bytes = (comm.traffic().n_bytes - before) as f64 / SWEEPS as f64 + 9.0;
+    let n_rows = prepared.model.data.n_rows();
+    let size = Size {
+        n_rows,
+        n_columns: prepared.model.data.n_modes(),
+        n_grid: prepared.model.window.is_some().then_some(GRID[0] * GRID[1]),
+        n_features: (k as f64 / SWEEPS as f64).round() as usize,
+        active_per_row: active as f64 / (SWEEPS * n_rows) as f64,
+        proposals: proposals as f64 / SWEEPS as f64,
+        row_sweeps: prepared.model.row_sweeps,
+        birth_rounds: prepared.model.birth_rounds,
+        n_theta: prepared.model.spectrum.n_parameters(),
+        bytes: 4,
+    };
+    (n_bytes, size)
 }
 
 #[test]

@@ -58,6 +58,8 @@ pub struct Overview {
     pub seconds_per_sweep: f64,
     /// The share of each kernel in the time of a sweep.
     pub kernel_shares: BTreeMap<String, f64>,
+    /// What rank 0 brought to the messages of a sweep; 0 where it was alone.
+    pub bytes_sent_per_sweep: f64,
     pub verdict: Vec<String>,
 }
 
@@ -67,11 +69,12 @@ impl Overview {
         let settings = &run.checked.settings;
         let mut chains = Vec::new();
         let mut counters = Counters::default();
-        let mut sweeps_done = u64::MAX;
+        let (mut sweeps_done, mut n_sweeps) = (u64::MAX, 0);
         for folder in run.chain_folders() {
             chains.push(trace::read(&folder.join("trace.csv"))?);
             let (sweep, own) = checkpoint::peek(&folder)?;
             sweeps_done = sweeps_done.min(sweep);
+            n_sweeps += sweep;
             add(&mut counters, &own);
         }
         if chains.is_empty() {
@@ -107,6 +110,7 @@ impl Overview {
             acceptance: rates(&counters),
             seconds_per_sweep: mean_of(&chains, |row| row.seconds),
             kernel_shares: shares(&counters),
+            bytes_sent_per_sweep: counters.bytes_sent as f64 / n_sweeps.max(1) as f64,
             verdict: Vec::new(),
         };
         overview.verdict = overview.judge(run.checked.settings.max_features);
@@ -173,6 +177,7 @@ fn add(total: &mut Counters, own: &Counters) {
         sums.1 += proposed;
         sums.2 += accepted;
     }
+    total.bytes_sent += own.bytes_sent;
 }
 
 fn histogram(chains: &[Vec<TraceRow>]) -> BTreeMap<usize, usize> {
