@@ -253,3 +253,18 @@ fn grids_turned_round_are_refused() {
     bench.ok(&format!("fit data.npy --grid 12 {SHORT} --out line"));
     assert!(!bench.path("other").exists());
 }
+
+/// Without MPI in it, the binary would do the same work once for every rank.
+#[test]
+#[cfg(not(feature = "mpi"))]
+fn ranks_without_mpi_are_refused() {
+    let bench = Bench::simulated();
+    let fit = "fit sim/observations.npy --grid 12x10 --sweeps 3 --out run";
+    for (arguments, remedy) in [(fit, "--features mpi"), ("summary run", "without mpirun")] {
+        let output = bench.command(arguments).env("OMPI_COMM_WORLD_SIZE", "2").output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(remedy), "{message}");
+    }
+    assert!(!bench.path("run").exists());
+}

@@ -381,6 +381,10 @@ impl Settings {
 
     /// Applies the preset and checks every value.
     pub fn check(mut self) -> Result<Checked> {
+        if i64::try_from(self.seed).is_err() {
+            // The largest number that a TOML file holds.
+            return Err(Error::setting("--seed", self.seed, format!("must be at most {}", i64::MAX)));
+        }
         if self.preset == Some(Preset::Isfa) {
             if self.structure.as_deref().is_some_and(|text| text.trim() != "iid") {
                 return Err(Error::setting(

@@ -60,7 +60,7 @@ fn settings(folder: &Path, case: Case) -> Settings {
 fn settings_of(folder: &Path, case: Case, n_rows: usize) -> Settings {
     let n_sites = GRID[0] * GRID[1];
     let cell = |row: usize, site: usize| match case.holes {
-        true if (row * 31 + site) % 97 == 0 || row == 12 => f64::NAN,
+        true if (row * 31 + site).is_multiple_of(97) || row == 12 => f64::NAN,
         _ => value(row, site),
     };
     let rows = |rows: std::ops::Range<usize>| -> Vec<f64> {

@@ -9,7 +9,8 @@ use crate::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
 use crate::linalg::Real;
 use crate::model::{Entry, Model, State, ibp, simulate};
 use crate::rng::Purpose;
-use crate::spectral::{FeatureSpectra, Projections, SpectralData, TILE, Window, sum_over_tiles};
+use crate::spectral::{FeatureSpectra, Projections, SpectralData, TILE, Window};
+use crate::spectral::{residuals_at_columns, sum_over_tiles};
 use crate::workers::share;
 use pulp::{Simd, WithSimd};
 use std::collections::BTreeMap;
@@ -160,9 +161,8 @@ fn complete<R: Real>(
     let rows: Vec<usize> = candidates.iter().map(|candidate| candidate.row).collect();
     let stream_of = |row: usize| turn.streams.stream(Purpose::MissingRows, round, row as u64);
     let columns = (images.columns.as_ref(), &images.places(state)[..]);
-    let (loadings, noise) = (&state.loadings, state.noise_variance);
-    let comm = model.comm.as_ref();
-    images.window.complete_residuals(&model.data, &rows, loadings, columns, noise, stream_of, comm)
+    let seen = residuals_at_columns(&model.data, &rows, &state.loadings, columns, model.comm.as_ref());
+    images.window.complete_residuals(&rows, &seen, state.noise_variance, stream_of)
 }
 
 fn newborn<R>(model: &Model<R>, stream: &mut impl rand::Rng) -> Newborn {

@@ -17,4 +17,4 @@ pub use crate::lanes::TILE;
 pub use pass::{FeatureConditional, Projections, Scan, draw_features, feature_means, project};
 pub use statistics::{mode_energies, squared_row_norms, sum_over_tiles, weighted_rows};
 pub use tiles::{FeatureSpectra, SpectralData, Tiles};
-pub use window::{Outside, Window, WindowConditional};
+pub use window::{Outside, Window, WindowConditional, residuals_at_columns};

@@ -4,17 +4,20 @@
 //! statistic `B = W'Y` is completed where data are missing \[M14\], transformed, and the features are drawn in the spectral
 //! domain as ever; rows are completed one by one where their unique features may change.
 
+mod gathered;
 mod system;
 
+pub use gathered::residuals_at_columns;
+
 use super::pass::{Projections, project};
-use super::tile_work::{AddStatistic, Columns};
-use super::{FeatureSpectra, SpectralData, Tiles};
-use crate::comm::{Comm, all_gather_values, part_of};
+use super::{FeatureSpectra, SpectralData};
+use crate::comm::Comm;
 use crate::linalg::{Eigen, Real, View, multiply};
 use crate::model::Loadings;
 use crate::rng::{Purpose, Stream, Streams};
 use crate::structure::{Direction, Structure};
 use crate::workers::share;
+use gathered::{share_out, statistic};
 use rand_distr::{Distribution, StandardNormal};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -396,22 +399,17 @@ impl Window {
         FeatureSpectra::from_vectors(self.structure.n_sites(), &means)
     }
 
-    /// Residuals of rows given the state, as spectra: known where the row was observed, noise elsewhere. `columns` has the
-    /// features at the columns of the window, the one at place k of the state at `places[k]`.
+    /// Residuals of rows given the state, as spectra: `seen` where the row was observed, noise elsewhere.
     pub fn complete_residuals<R: Real>(
         &self,
-        data: &SpectralData<R>,
         rows: &[usize],
-        loadings: &Loadings,
-        (columns, places): (&FeatureSpectra<R>, &[usize]),
+        seen: &[Vec<R>],
         noise_variance: f64,
         stream_of: impl Fn(usize) -> Stream + Sync,
-        comm: &dyn Comm,
     ) -> SpectralData<R> {
         let noise_sd = noise_variance.sqrt();
-        let seen = residuals_at_columns(data, rows, loadings, (columns, places), comm);
         let mut residuals: Vec<(usize, Vec<R>)> = rows.iter().map(|&row| (row, Vec::new())).collect();
-        share(residuals.iter_mut().zip(&seen), Vec::new, |scratch, ((row, image), seen)| {
+        share(residuals.iter_mut().zip(seen), Vec::new, |scratch, ((row, image), seen)| {
             image.resize(self.structure.n_sites(), R::zero());
             self.sites.iter().zip(seen).for_each(|(&site, r)| image[site] = *r);
             let mut stream = stream_of(*row);
@@ -425,77 +423,6 @@ impl Window {
         let residuals: Vec<Vec<R>> = residuals.into_iter().map(|(_, spectrum)| spectrum).collect();
         SpectralData::from_rows(&residuals)
     }
-}
-
-/// `Y - W S` of some rows at all columns, each rank adding those that it holds.
-fn residuals_at_columns<R: Real>(
-    data: &SpectralData<R>,
-    rows: &[usize],
-    loadings: &Loadings,
-    (columns, places): (&FeatureSpectra<R>, &[usize]),
-    comm: &dyn Comm,
-) -> Vec<Vec<R>> {
-    let tiles = data.tiles();
-    let mut of_tiles: Vec<(usize, Vec<R>)> = tiles.owned().map(|tile| (tile, Vec::new())).collect();
-    share(
-        of_tiles.iter_mut(),
-        || (),
-        |_, (tile, residuals)| {
-            for &row in rows {
-                let values = data.tile_row(*tile, row);
-                let mut residual = [0.0; super::TILE];
-                residual.iter_mut().zip(values).for_each(|(r, y)| *r = y.to_f64());
-                for entry in loadings.row(row) {
-                    let feature = &columns.tile(*tile)[places[entry.feature] * values.len()..][..values.len()];
-                    residual.iter_mut().zip(feature).for_each(|(r, s)| *r -= entry.weight * s.to_f64());
-                }
-                residuals.extend(residual[..values.len()].iter().map(|r| R::from_f64(*r)));
-            }
-        },
-    );
-    rows_of_tiles(tiles, rows.len(), of_tiles.into_iter().map(|(_, values)| values).collect(), comm)
-}
-
-/// Whole rows, on every rank, from what the tiles have of them (rows x width each).
-fn rows_of_tiles<R: Real>(tiles: Tiles, n_rows: usize, of_tiles: Vec<Vec<R>>, comm: &dyn Comm) -> Vec<Vec<R>> {
-    let of_tiles = if tiles.is_shared() {
-        let own: Vec<R> = of_tiles.concat();
-        let mut all = all_gather_values(comm, &own).into_iter();
-        (0..tiles.len()).map(|tile| all.by_ref().take(n_rows * tiles.width(tile)).collect()).collect()
-    } else {
-        of_tiles
-    };
-    let mut joined = vec![Vec::new(); n_rows];
-    let join = |_: &mut (), (at, row): (usize, &mut Vec<R>)| {
-        row.reserve_exact(tiles.n_modes);
-        for (tile, values) in of_tiles.iter().enumerate() {
-            let width = tiles.width(tile);
-            row.extend_from_slice(&values[at * width..(at + 1) * width]);
-        }
-    };
-    share(joined.iter_mut().enumerate(), || (), join);
-    joined
-}
-
-/// Computes rows one by one, each on one of the ranks, and hands all of them to all ranks.
-fn share_out<R: Real, S>(
-    comm: &dyn Comm,
-    n_rows: usize,
-    compute: impl Fn(usize, &mut Vec<S>) -> Vec<R> + Sync,
-) -> Vec<Vec<R>>
-where
-    S: Send,
-{
-    let own = part_of(n_rows, comm.rank(), comm.size());
-    let mut rows: Vec<(usize, Vec<R>)> = own.map(|at| (at, Vec::new())).collect();
-    share(rows.iter_mut(), Vec::new, |scratch, (at, row)| *row = compute(*at, scratch));
-    let rows: Vec<Vec<R>> = rows.into_iter().map(|(_, row)| row).collect();
-    if comm.size() == 1 {
-        return rows;
-    }
-    let all = all_gather_values(comm, &rows.concat());
-    let width = all.len() / n_rows.max(1);
-    all.chunks_exact(width.max(1)).map(<[R]>::to_vec).collect()
 }
 
 fn in_double<R: Real>(rows: &[Vec<R>]) -> Vec<Vec<f64>> {
@@ -537,23 +464,6 @@ fn rotated<R: Real>(vectors: &[f64], k: usize, turned: Turned, rows: &[Vec<R>]) 
         },
     );
     joined
-}
-
-/// `W'Y`, a row a feature.
-fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings, comm: &dyn Comm) -> Vec<Vec<R>> {
-    let (k, columns) = (loadings.n_features(), Columns::new(loadings));
-    let mut of_tiles: Vec<(usize, Vec<R>)> = data.tiles().owned().map(|tile| (tile, Vec::new())).collect();
-    let arch = pulp::Arch::new();
-    share(
-        of_tiles.iter_mut(),
-        || (),
-        |_, (tile, statistic)| {
-            let width = data.tiles().width(*tile);
-            statistic.resize(k * width, R::zero());
-            arch.dispatch(AddStatistic { rows: data.tile(*tile), width, columns: &columns, statistic });
-        },
-    );
-    rows_of_tiles(data.tiles(), k, of_tiles.into_iter().map(|(_, values)| values).collect(), comm)
 }
 
 /// Turns a rotated statistic (by mode) into a rotated feature.
@@ -699,15 +609,8 @@ mod tests {
         let columns = case.window.at_columns(&case.spectra, &Solo);
         // Columns need not stand in the order of the state.
         let swapped = FeatureSpectra::from_vectors(4, &[columns.feature(1), columns.feature(0)]);
-        let residuals = case.window.complete_residuals(
-            &case.data,
-            &[3, 1],
-            &case.loadings,
-            (&swapped, &[1, 0]),
-            case.noise_variance,
-            stream_of,
-            &Solo,
-        );
+        let seen = residuals_at_columns(&case.data, &[3, 1], &case.loadings, (&swapped, &[1, 0]), &Solo);
+        let residuals = case.window.complete_residuals(&[3, 1], &seen, case.noise_variance, stream_of);
         for (place, row) in [(0, 3), (1, 1)] {
             let image = case.window.image(&residuals.row(place));
             for (c, &site) in case.window.sites().iter().enumerate() {

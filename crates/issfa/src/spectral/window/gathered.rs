@@ -1,0 +1,97 @@
+//! Whole rows put together, on every rank, from tiles and from the ranks that hold or compute them.
+
+use super::super::tile_work::{AddStatistic, Columns};
+use super::super::{FeatureSpectra, SpectralData, TILE, Tiles};
+use crate::comm::{Comm, all_gather_values, part_of};
+use crate::linalg::Real;
+use crate::model::Loadings;
+use crate::workers::share;
+
+/// `W'Y`, a row a feature.
+pub(super) fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings, comm: &dyn Comm) -> Vec<Vec<R>> {
+    let (k, columns) = (loadings.n_features(), Columns::new(loadings));
+    let mut of_tiles: Vec<(usize, Vec<R>)> = data.tiles().owned().map(|tile| (tile, Vec::new())).collect();
+    let arch = pulp::Arch::new();
+    share(
+        of_tiles.iter_mut(),
+        || (),
+        |_, (tile, statistic)| {
+            let width = data.tiles().width(*tile);
+            statistic.resize(k * width, R::zero());
+            arch.dispatch(AddStatistic { rows: data.tile(*tile), width, columns: &columns, statistic });
+        },
+    );
+    rows_of_tiles(data.tiles(), k, of_tiles.into_iter().map(|(_, values)| values).collect(), comm)
+}
+
+/// `Y - W S` of some rows at all columns, each rank adding those that it holds. `columns` has the features at the columns of
+/// the window, the one at place k of the state at `places[k]`.
+pub fn residuals_at_columns<R: Real>(
+    data: &SpectralData<R>,
+    rows: &[usize],
+    loadings: &Loadings,
+    (columns, places): (&FeatureSpectra<R>, &[usize]),
+    comm: &dyn Comm,
+) -> Vec<Vec<R>> {
+    let tiles = data.tiles();
+    let mut of_tiles: Vec<(usize, Vec<R>)> = tiles.owned().map(|tile| (tile, Vec::new())).collect();
+    share(
+        of_tiles.iter_mut(),
+        || (),
+        |_, (tile, residuals)| {
+            for &row in rows {
+                let values = data.tile_row(*tile, row);
+                let mut residual = [0.0; TILE];
+                residual.iter_mut().zip(values).for_each(|(r, y)| *r = y.to_f64());
+                for entry in loadings.row(row) {
+                    let feature = &columns.tile(*tile)[places[entry.feature] * values.len()..][..values.len()];
+                    residual.iter_mut().zip(feature).for_each(|(r, s)| *r -= entry.weight * s.to_f64());
+                }
+                residuals.extend(residual[..values.len()].iter().map(|r| R::from_f64(*r)));
+            }
+        },
+    );
+    rows_of_tiles(tiles, rows.len(), of_tiles.into_iter().map(|(_, values)| values).collect(), comm)
+}
+
+/// Whole rows, on every rank, from what the tiles have of them (rows x width each).
+fn rows_of_tiles<R: Real>(tiles: Tiles, n_rows: usize, of_tiles: Vec<Vec<R>>, comm: &dyn Comm) -> Vec<Vec<R>> {
+    let of_tiles = if tiles.is_shared() {
+        let own: Vec<R> = of_tiles.concat();
+        let mut all = all_gather_values(comm, &own).into_iter();
+        (0..tiles.len()).map(|tile| all.by_ref().take(n_rows * tiles.width(tile)).collect()).collect()
+    } else {
+        of_tiles
+    };
+    let mut joined = vec![Vec::new(); n_rows];
+    let join = |_: &mut (), (at, row): (usize, &mut Vec<R>)| {
+        row.reserve_exact(tiles.n_modes);
+        for (tile, values) in of_tiles.iter().enumerate() {
+            let width = tiles.width(tile);
+            row.extend_from_slice(&values[at * width..(at + 1) * width]);
+        }
+    };
+    share(joined.iter_mut().enumerate(), || (), join);
+    joined
+}
+
+/// Computes rows one by one, each on one of the ranks, and hands all of them to all ranks.
+pub(super) fn share_out<R: Real, S>(
+    comm: &dyn Comm,
+    n_rows: usize,
+    compute: impl Fn(usize, &mut Vec<S>) -> Vec<R> + Sync,
+) -> Vec<Vec<R>>
+where
+    S: Send,
+{
+    let own = part_of(n_rows, comm.rank(), comm.size());
+    let mut rows: Vec<(usize, Vec<R>)> = own.map(|at| (at, Vec::new())).collect();
+    share(rows.iter_mut(), Vec::new, |scratch, (at, row)| *row = compute(*at, scratch));
+    let rows: Vec<Vec<R>> = rows.into_iter().map(|(_, row)| row).collect();
+    if comm.size() == 1 {
+        return rows;
+    }
+    let all = all_gather_values(comm, &rows.concat());
+    let width = all.len() / n_rows.max(1);
+    all.chunks_exact(width.max(1)).map(<[R]>::to_vec).collect()
+}
