@@ -1,6 +1,6 @@
 """What a mask costs and gains: features found inside of it, and seconds per sweep; prints tables and writes bench/masks.json.
 
-    bench/run masks [--quick] [--only recovery speed]
+    bench/run masks [--quick] [--only recovery speed more_rows]
 
 The mask is an ellipsoid with semi-axes of 0.42 of each side, 31% of the box.
 
@@ -8,6 +8,7 @@ The mask is an ellipsoid with semi-axes of 0.42 of each side, 31% of the box.
              with the true features inside of the mask only
 2. speed     fits with and without the mask in turn, with as many features: seconds per sweep, as ratios within pairs. Shares of
              kernels are those of the whole run
+3. more_rows the same with three times the rows, on a smaller box
 
 --quick takes small sizes, to see whether the script works: its numbers mean nothing, and go to target/masks_quick.json.
 """
@@ -27,6 +28,7 @@ RECOVERY = {"grid": (61, 73, 61), "rows": 300, "features": 8, "density": 0.1, "t
             "sweeps": 150, "burn_in": 100, "seeds": 2}
 SPEED = {"grid": (44, 52, 44), "rows": 3000, "features": 40, "density": 0.1, "theta": "1,100", "variance": "3000,6000", "sweeps": 60, "burn_in": 18,
          "rounds": 3}
+MORE_ROWS = {**SPEED, "rows": 9000, "grid": (30, 36, 30), "variance": "1000,2000"}
 QUICK_RECOVERY = {**RECOVERY, "grid": (15, 18, 15), "rows": 120, "features": 4, "variance": "600,1200", "sweeps": 60,
                   "burn_in": 40, "seeds": 2}
 QUICK_SPEED = {**SPEED, "grid": (15, 18, 15), "rows": 120, "features": 5, "rounds": 2}
@@ -135,7 +137,14 @@ def seconds_by_kind(trace, burn_in):
 
 
 def speed(results, quick):
-    size = QUICK_SPEED if quick else SPEED
+    results["speed"] = compare_speed(QUICK_SPEED if quick else SPEED)
+
+
+def more_rows(results, quick):
+    results["more_rows"] = compare_speed(QUICK_SPEED if quick else MORE_ROWS)
+
+
+def compare_speed(size):
     mask = ellipsoid(size["grid"])
     alike = ["--burn-in", size["burn_in"], "--thin", size["sweeps"] - size["burn_in"], "--init", f"kmeans:{size['features']}",
              "--max-features", size["features"]]
@@ -161,10 +170,10 @@ def speed(results, quick):
     ratios = {kind: float(np.median([pair["masked"][kind] / pair["whole"][kind] for pair in pairs])) for kind in kinds}
     print(f"\nmedians of masked / whole: {ratios['burn_in']:.2f} in burn-in, {ratios['sampling']:.2f} after it, "
           f"{ratios['kept']:.2f} of a kept sweep; sites inside / all: {mask.mean():.2f}")
-    results["speed"] = {"size": size, "inside": mask.mean(), "pairs": pairs, "median_ratios": ratios}
+    return {"size": size, "inside": mask.mean(), "pairs": pairs, "median_ratios": ratios}
 
 
-PARTS = [recovery, speed]
+PARTS = [recovery, speed, more_rows]
 
 
 def main():

@@ -1,6 +1,6 @@
 """Seconds per sweep on ranks of mpirun: measured on 1 and 2 here, predicted for more; prints tables and writes bench/ranks.json.
 
-    bench/run ranks [--quick]
+    bench/run ranks [--quick] [--only measured predicted]
 
 1. measured   the paper's simulation (3000 rows, 100x100) and 10 times its rows, on one rank with one and two threads, and on two
               ranks with one thread each, in turn; features are capped, so that all sweeps cost the same. Ratios are taken within
@@ -39,7 +39,7 @@ def build():
 
 def fit(data, size, ranks, threads, out):
     """Fits under mpirun; returns the trace."""
-    words = [BINARY, "fit", data, "--grid", size["grid"], "--sweeps", size["sweeps"], "--burn-in", size["burn_in"], "--thin", 1000,
+    words = [BINARY, "fit", data, "--grid", size["grid"], "--sweeps", size["sweeps"], "--burn-in", size["burn_in"], "--thin", size["sweeps"] - size["burn_in"],
              "--seed", 1, "--init", f"kmeans:{size['features']}", "--max-features", size["features"], "--threads", threads,
              "--out", out, "--overwrite", "--quiet"]
     if ranks > 1:
@@ -51,15 +51,20 @@ def fit(data, size, ranks, threads, out):
     return np.genfromtxt(f"{out}/trace.csv", delimiter=",", names=True)
 
 
+def simulate(size, rows, folder):
+    sim = f"{folder}/sim{rows}"
+    issfa.call("simulate", "--preset", "paper", "--grid", size["grid"], "--rows", rows, "--features", size["features"],
+               "--heldout-rows", 2, "--seed", 1, "--out", sim, "--overwrite", "--quiet")
+    return f"{sim}/observations.npy"
+
+
 def measured(size, folder):
+    build()
     print("| rows | ranks x threads | K | seconds a sweep, median of rounds | one rank, one thread / it | sent per sweep, rank 0 |")
     print("|---|---|---|---|---|---|")
     found = []
     for rows in size["rows"]:
-        sim = f"{folder}/sim{rows}"
-        issfa.call("simulate", "--preset", "paper", "--grid", size["grid"], "--rows", rows, "--features", size["features"],
-                   "--heldout-rows", 2, "--seed", 1, "--out", sim, "--quiet")
-        data, cases = f"{sim}/observations.npy", [(1, 1), (1, 2), (2, 1)]
+        data, cases = simulate(size, rows, folder), [(1, 1), (1, 2), (2, 1)]
         times = {case: [] for case in cases}
         for _ in range(size["rounds"]):
             for case in cases:
@@ -75,10 +80,11 @@ def measured(size, folder):
             print(f"| {rows} | {case[0]} x {case[1]} | {k:.0f} | {row['seconds']:.3f} | {speedup:.2f} | {row['bytes_sent'] / 1e6:.2f} MB |",
                   flush=True)
             found.append(row)
-    return found, f"{folder}/sim{size['rows'][0]}/observations.npy"
+    return found
 
 
-def predicted(size, data):
+def predicted(size, folder):
+    data = simulate(size, size["rows"][0], folder)
     print("\n| rows | ranks | memory of rank 0 | sent per sweep, each | work | sending | seconds a sweep | one rank / it |")
     print("|---|---|---|---|---|---|---|---|")
     found = []
@@ -99,13 +105,16 @@ def predicted(size, data):
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--quick", action="store_true")
+    options.add_argument("--only", nargs="+", choices=["measured", "predicted"], default=["measured", "predicted"])
     options = options.parse_args()
     size = QUICK if options.quick else FULL
-    build()
-    with tempfile.TemporaryDirectory() as folder:
-        times, data = measured(size, folder)
-        results = {"size": size, "network": NETWORK, "measured": times, "predicted": predicted(size, data)}
     path = Path("target/ranks_quick.json" if options.quick else "bench/ranks.json")
+    results = json.loads(path.read_text()) if path.exists() else {}
+    results |= {"size": size, "network": NETWORK}
+    with tempfile.TemporaryDirectory() as folder:
+        for part in [measured, predicted]:
+            if part.__name__ in options.only:
+                results[part.__name__] = part(size, folder)
     path.write_text(json.dumps(results, indent=1, default=float) + "\n")
 
 

@@ -7,7 +7,9 @@ use issfa::{Error, Result};
 use std::sync::Arc;
 
 /// By what launchers say how many processes they started.
-const SIZE_VARIABLES: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
+const SIZE_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"];
+/// By what they number them.
+const RANK_VARIABLES: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
 /// By what they say how many of them are on this machine.
 const LOCAL_SIZE_VARIABLES: [&str; 2] = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"];
 /// A rank other than 0 waits so long before it reports a failure: most failures are those of all ranks, and one report is
@@ -35,7 +37,7 @@ impl Job {
     /// Joins the other ranks, where there are any.
     #[cfg(not(feature = "mpi"))]
     fn join() -> Result<Job> {
-        match declared(&SIZE_VARIABLES) {
+        match launched_size() {
             Some(size) if size > 1 => Err(Error::setting(
                 "mpirun -n",
                 size,
@@ -49,12 +51,15 @@ impl Job {
     /// Joins the other ranks, where there are any.
     #[cfg(feature = "mpi")]
     fn join() -> Result<Job> {
-        let launched = ["PMIX_RANK", "PMI_RANK"].iter().chain(&SIZE_VARIABLES).any(|name| std::env::var(name).is_ok());
+        // A scheduler numbers processes that no launcher has started, too: one alone needs no MPI.
+        let by_launcher =
+            SIZE_VARIABLES[..2].iter().chain(&RANK_VARIABLES[..3]).any(|name| std::env::var(name).is_ok());
+        let launched = by_launcher || launched_size().is_some_and(|size| size > 1);
         let Some(world) = launched.then(issfa_mpi::World::start).flatten() else {
             return Ok(Job::alone());
         };
         let comm = world.ranks();
-        if let Some(size) = declared(&SIZE_VARIABLES).filter(|&size| size != comm.size()) {
+        if let Some(size) = launched_size().filter(|&size| size > comm.size()) {
             let problem = format!(
                 "the ranks see {} of them: issfa was built for another MPI than this launcher's; build it again with \
                  this one's mpicc in PATH, or use the launcher it was built for",
@@ -102,6 +107,11 @@ impl Job {
     }
 }
 
+/// How many processes a launcher has started: as it says, or at least so many as the number of this one tells.
+fn launched_size() -> Option<usize> {
+    declared(&SIZE_VARIABLES).or_else(|| declared(&RANK_VARIABLES).filter(|&rank| rank > 0).map(|rank| rank + 1))
+}
+
 /// A number that a launcher has put into the environment.
 fn declared(names: &[&str]) -> Option<usize> {
     names.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
@@ -128,7 +138,7 @@ pub fn together(common: &Common, command: impl FnOnce(&Job, &Common) -> Outcome)
 
 /// Refuses to run a command several times over.
 pub fn alone() -> Result<()> {
-    match declared(&SIZE_VARIABLES) {
+    match launched_size() {
         Some(size) if size > 1 => {
             let problem =
                 "this command runs in one process; start it without mpirun (issfa fit and issfa resume use ranks)";

@@ -1,6 +1,7 @@
 //! What ranks send each other in a sweep, and how long a sweep takes on so many of them.
 //!
-//! The counts follow the code: one line a message, in the order of the sweep. Tests compare them with what was sent.
+//! The counts follow the code: one line a message, in the order of the sweep. Tests compare them with what was sent. What comes
+//! to rank 0 at kept sweeps and checkpoints (all features), and in every sweep with held-out rows, is not among them.
 
 use crate::kernels::Kernel;
 use crate::lanes::TILE;
@@ -14,6 +15,10 @@ pub struct Size {
     pub n_columns: usize,
     /// Sites of the grid where a mask or missing cells make them count.
     pub n_grid: Option<usize>,
+    /// Whether rows lack single cells.
+    pub has_holes: bool,
+    /// Under a mask: every so many sweeps features are drawn jointly.
+    pub joint_every: u64,
     pub n_features: usize,
     /// Features that a row uses on average.
     pub active_per_row: f64,
@@ -77,6 +82,12 @@ pub fn messages(size: &Size, n_ranks: usize) -> Vec<Message> {
     if let Some(grid) = size.n_grid.map(|n| n as f64) {
         // The statistic, the rotated features, and their images at the columns.
         list.extend([columns, grid, columns].map(|width| message(Way::Gather, 1.0, k * width * bytes / ranks)));
+        if size.has_holes {
+            // Images at all sites, from which holes are filled; in double precision where features are drawn jointly.
+            let joint = 1.0 / size.joint_every.max(1) as f64;
+            list.push(message(Way::Gather, 1.0 - joint, k * grid * bytes / ranks));
+            list.push(message(Way::Gather, joint, k * grid * 8.0 / ranks));
+        }
     }
     list.push(message(Way::Gather, 1.0, 8.0 * own_tiles * k));
     list.push(message(Way::Sum, 1.0, 8.0 * t * k));
@@ -99,7 +110,8 @@ pub fn messages(size: &Size, n_ranks: usize) -> Vec<Message> {
 
 /// What one rank brings to all of them, on average.
 pub fn bytes_per_rank(messages: &[Message]) -> f64 {
-    messages.iter().map(|message| message.n_calls * message.n_bytes).sum()
+    // An empty sum would be -0.
+    0.0 + messages.iter().map(|message| message.n_calls * message.n_bytes).sum::<f64>()
 }
 
 /// Seconds that the messages take, by the usual algorithms: a sum goes round twice, in pieces; a gathering once; a broadcast
@@ -115,7 +127,7 @@ pub fn seconds_to_send(messages: &[Message], n_ranks: usize, network: &Network) 
         };
         message.n_calls * (n_steps * network.latency + n_bytes / network.bandwidth)
     };
-    messages.iter().map(one).sum()
+    0.0 + messages.iter().map(one).sum::<f64>()
 }
 
 /// Seconds of work of one sweep on the busiest rank, from the seconds of each kernel on one.
@@ -123,8 +135,9 @@ pub fn seconds_of_work(kernels: &BTreeMap<&'static str, f64>, size: &Size, n_ran
     let n_tiles = size.n_columns.div_ceil(TILE);
     let of_tiles = n_tiles.div_ceil(n_ranks) as f64 / n_tiles.max(1) as f64;
     let shared = |name: &str| {
-        let by_tiles = [Kernel::Features, Kernel::UniqueFeatures, Kernel::TidyUp].map(Kernel::name).contains(&name)
-            || name == Kernel::Theta.name() && size.n_grid.is_none();
+        // Under a mask all ranks have all features, and work on them alike but for the draw.
+        let whole_rows = [Kernel::UniqueFeatures, Kernel::TidyUp, Kernel::Theta].map(Kernel::name).contains(&name);
+        let by_tiles = name == Kernel::Features.name() || whole_rows && size.n_grid.is_none();
         match name {
             _ if by_tiles => of_tiles,
             _ if name == Kernel::SharedActivations.name() => 1.0 / n_ranks as f64,
@@ -144,6 +157,8 @@ mod tests {
         n_rows: 3000,
         n_columns: 10_000,
         n_grid: None,
+        has_holes: false,
+        joint_every: 20,
         n_features: 50,
         active_per_row: 2.5,
         proposals: 30.0,

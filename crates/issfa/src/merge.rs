@@ -172,6 +172,11 @@ impl Merge {
         fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
         let own = run.checked.settings.fingerprint();
         let checkpoint = checkpoint::load::<R>(&source.folder, &own, self.with_reconstruction())?;
+        if checkpoint.sweep != self.sweep {
+            let problem =
+                format!("went from sweep {} to {} meanwhile; wait for the fit to end", self.sweep, checkpoint.sweep);
+            return Err(Error::malformed(&checkpoint::path(&source.folder), problem));
+        }
         let (from, to) = (source.folder.join("trace.csv"), folder.join("trace.csv"));
         trace::copy_as(&from, &to, at as u32 + 1, self.sweep)?;
         let draws = |folder: &Path| Draws::new(folder, self.settings.keep_draws);
@@ -321,12 +326,14 @@ fn parts(run: &Run) -> Result<Vec<(&'static str, &'static str, Value)>> {
     (settings.grid, settings.structure) = (None, None);
     (record.structure, record.graphs) = (String::new(), Vec::new());
     record.streams = Vec::new();
+    let structure = run.structure()?;
     let side = std::mem::take(&mut record.side_checksums);
     let scale = std::mem::take(&mut record.data_scale);
     let value = |toml: std::result::Result<Value, toml::ser::Error>| toml.expect("settings can be written as TOML");
     Ok(vec![
         ("data", "record.side_checksums", value(Value::try_from(side))),
-        ("settings", "structure", Value::String(run.structure()?.identity())),
+        ("settings", "structure", Value::String(structure.identity())),
+        ("settings", "the decomposition of the structure", Value::String(structure.probe())),
         ("settings", "", value(Value::try_from(settings))),
         ("data", "record", value(Value::try_from(record))),
         ("data", "record.data_scale", Value::Float(scale)),

@@ -87,6 +87,7 @@ struct Measured {
     proposals: f64,
     n_theta: usize,
     is_partial: bool,
+    has_holes: bool,
 }
 
 /// Plans a fit. What cannot fit into memory is refused with both figures, as `fit` would.
@@ -119,6 +120,8 @@ pub fn plan<R: Real>(checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> Resul
             n_rows,
             n_columns: n_sites,
             n_grid: slices[1].is_partial.then_some(structure.n_sites()),
+            has_holes: slices[1].has_holes,
+            joint_every: settings.sweep.joint_every,
             n_features,
             active_per_row: slices[1].density * n_features as f64,
             proposals: slices[1].proposals,
@@ -199,6 +202,7 @@ fn measure<R: Real>(checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<M
         proposals: proposals / SWEEPS as f64,
         n_theta: prepared.model.spectrum.n_parameters(),
         is_partial: prepared.model.window.is_some(),
+        has_holes: prepared.record.n_missing_cells > 0,
     })
 }
 

@@ -195,8 +195,9 @@ fn many_ranks_and_two_chains() {
 #[test]
 fn traffic_is_as_planned() {
     let folder = tempfile::tempdir().unwrap();
-    for case in [Case::default(), Case { mask: true, ..Case::default() }] {
-        let settings = settings_of(folder.path(), case, 1500);
+    let masked = Case { mask: true, ..Case::default() };
+    for case in [Case::default(), masked, Case { holes: true, ..masked }] {
+        let settings = settings_of(folder.path(), case, if case.holes { 300 } else { 1500 });
         for size in [2, 3] {
             let sent = Local::run(size, |comm| sent_in_sweeps(&settings, comm));
             let measured = sent.iter().map(|(n_bytes, _)| n_bytes).sum::<f64>() / size as f64;
@@ -229,6 +230,8 @@ fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>) -> (f64, Size) {
         n_rows,
         n_columns: prepared.model.data.n_modes(),
         n_grid: prepared.model.window.is_some().then_some(GRID[0] * GRID[1]),
+        has_holes: prepared.record.n_missing_cells > 0,
+        joint_every: prepared.model.joint_every,
         n_features: (k as f64 / SWEEPS as f64).round() as usize,
         active_per_row: active as f64 / (SWEEPS * n_rows) as f64,
         proposals: proposals as f64 / SWEEPS as f64,

@@ -4,6 +4,7 @@ use crate::comm::Comm;
 use crate::config::{InputRecord, Settings};
 use crate::data::read;
 use crate::error::{Error, Result};
+use crate::structure::Structure;
 use std::path::Path;
 
 /// Refuses a rank that has another version, other settings, or other files than rank 0; on every rank alike.
@@ -20,7 +21,21 @@ pub fn check(comm: &dyn Comm, settings: &Settings, inputs: &[InputRecord], side_
     if let Some(path) = settings.mask.as_deref().filter(|text| *text != "auto") {
         known.push((path.to_string(), read::checksum(Path::new(path))?));
     }
-    let own = serde_json::to_vec(&known).expect("text is JSON");
+    compare(comm, &known)
+}
+
+/// Refuses a rank whose basis has other bits: another file of a graph, or a processor of another kind.
+pub fn check_structure(comm: &dyn Comm, structure: &Structure) -> Result<()> {
+    if comm.size() == 1 {
+        return Ok(());
+    }
+    let what = "structure (its files, or what this kind of processor makes of them)".to_string();
+    compare(comm, &[("the identity of the structure".to_string(), structure.identity()), (what, structure.probe())])
+}
+
+/// Compares what every rank knows with what rank 0 does.
+fn compare(comm: &dyn Comm, known: &[(String, String)]) -> Result<()> {
+    let own = serde_json::to_vec(known).expect("text is JSON");
     let all: Vec<Vec<(String, String)>> =
         comm.all_gather(&own).iter().map(|bytes| serde_json::from_slice(bytes).unwrap_or_default()).collect();
     match (1..all.len()).find_map(|rank| Some((rank, first_difference(&all[0], &all[rank])?))) {

@@ -42,7 +42,7 @@ pub struct Prepared<R> {
     pub memory: u64,
 }
 
-/// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments, means and
+/// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments and products, means and
 /// slopes of every run. Under a mask features are drawn by way of the whole grid, several times over. Ranks share the data;
 /// the figure is that of rank 0, which keeps the rest.
 pub fn memory_needed(
@@ -58,8 +58,10 @@ pub fn memory_needed(
     let is_masked = n_columns < n_grid || observations.may_have_holes();
     let features = 64 * (n_grid * (2 * bytes as u64 + if is_masked { 40 } else { 0 }) + 20 * n_columns);
     let data = if settings.spill.is_some() { SPILL_CHUNK_BYTES as u64 } else { cells * bytes as u64 / n_ranks as u64 };
+    // Every thread adds up products of all rows with all features.
+    let products = 64 * 8 * n_rows * (3 + rayon::current_num_threads() as u64);
     let nuisance = 2 * 8 * n_runs * n_columns * (1 + observations.covariates().n_columns() as u64);
-    data + if settings.reconstruct { 4 * n_rows * n_grid } else { 0 } + features + nuisance + (64 << 20)
+    data + if settings.reconstruct { 4 * n_rows * n_grid } else { 0 } + features + products + nuisance + (64 << 20)
 }
 
 /// Rows read at a time when data go to a file.
@@ -103,6 +105,7 @@ impl<R: Real> Prepared<R> {
         agreement::check(ranks.all.as_ref(), settings, &records, &side_checksums)?;
         let (n_rows, n_sites) = (observations.n_rows(), observations.n_sites());
         let structure = Arc::new(checked.structure(observations.path(), observations.grid(), n_sites, shelf)?);
+        agreement::check_structure(ranks.all.as_ref(), &structure)?;
         match mask {
             Some(mask) => inputs::complete(&mut observations, settings, Some(mask))?,
             None => inputs::choose_cells(&mut observations, settings, structure.grid())?,

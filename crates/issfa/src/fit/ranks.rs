@@ -38,6 +38,7 @@ impl Ranks {
     /// Groups of `per_chain` ranks; unless it is given, as many groups as go into the ranks and the chains.
     pub fn for_chains(all: Arc<dyn Comm>, n_chains: u32, per_chain: Option<usize>) -> Result<Ranks> {
         let (n_ranks, n_chains) = (all.size(), n_chains as usize);
+        agree_on_groups(all.as_ref(), n_chains, per_chain)?;
         let per_chain = per_chain.unwrap_or_else(|| n_ranks / greatest_common_divisor(n_ranks, n_chains.max(1)));
         if per_chain == 0 || !n_ranks.is_multiple_of(per_chain) || n_ranks / per_chain > n_chains {
             let problem = format!(
@@ -72,6 +73,23 @@ impl Ranks {
         match worst {
             Some(Next::End(ending)) => ending,
             _ => Ending::Finished,
+        }
+    }
+}
+
+/// Groups are made before anything else is compared, so that all ranks must want the same ones.
+fn agree_on_groups(all: &dyn Comm, n_chains: usize, per_chain: Option<usize>) -> Result<()> {
+    if all.size() == 1 {
+        return Ok(());
+    }
+    let own = format!("{n_chains} chains, ranks per chain {}", per_chain.map_or("unsaid".into(), |n| n.to_string()));
+    let wanted = all.all_gather(own.as_bytes());
+    let text = |rank: usize| String::from_utf8_lossy(&wanted[rank]).into_owned();
+    match wanted.iter().position(|other| *other != wanted[0]) {
+        None => Ok(()),
+        Some(rank) => {
+            let what = "number of chains or --ranks-per-chain".to_string();
+            Err(Error::RanksDiffer { rank, what, found: text(rank), expected: text(0) })
         }
     }
 }

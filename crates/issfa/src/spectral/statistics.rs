@@ -47,12 +47,16 @@ pub fn mode_energies<R: Real>(spectra: &FeatureSpectra<R>) -> Vec<f64> {
 
 /// The squared norm of every row of the data.
 pub fn squared_row_norms<R: Real>(data: &SpectralData<R>, comm: &dyn Comm) -> Vec<f64> {
-    let part = |tile: usize, modes: Range<usize>, slots: &mut [f64]| {
-        for (slot, row) in slots.iter_mut().zip(data.tile(tile).chunks_exact(modes.len())) {
-            *slot = row.iter().map(|x| x.to_f64().powi(2)).sum();
-        }
+    // Some rows at a time: a slot for every row and tile would be a good part of the data.
+    const AT_ONCE: usize = 1024;
+    let of_rows = |first: usize| {
+        let n_rows = AT_ONCE.min(data.n_rows() - first);
+        sum_over_tiles(data.tiles(), n_rows, comm, |tile, modes, slots| {
+            let rows = data.tile(tile)[first * modes.len()..].chunks_exact(modes.len());
+            slots.iter_mut().zip(rows).for_each(|(slot, row)| *slot = row.iter().map(|x| x.to_f64().powi(2)).sum());
+        })
     };
-    sum_over_tiles(data.tiles(), data.n_rows(), comm, part)
+    (0..data.n_rows()).step_by(AT_ONCE).flat_map(of_rows).collect()
 }
 
 /// The features `sum_t w_tk Y_t`, one for each column of `weights` (a list of (row, weight) a feature).

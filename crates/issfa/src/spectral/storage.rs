@@ -40,9 +40,7 @@ impl<R: Real> Storage<R> {
             return Ok(Storage::in_memory(0));
         }
         std::fs::create_dir_all(folder).map_err(Error::write(folder))?;
-        let path = folder.join(format!("issfa-spill-{}", std::process::id()));
-        let file =
-            OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(Error::write(&path))?;
+        let (path, file) = new_file(folder)?;
         // On Unix an open file outlives its name; elsewhere the name stays until someone removes it.
         let _ = std::fs::remove_file(&path);
         reserve(&file, (n * R::BYTES) as u64).map_err(Error::write(&path))?;
@@ -50,6 +48,21 @@ impl<R: Real> Storage<R> {
         let map = unsafe { MmapMut::map_mut(&file) }.map_err(Error::write(&path))?;
         Ok(Storage::Mapped(map, PhantomData))
     }
+}
+
+/// A file of a new name. Processes on other machines, or in other containers, may have the same number.
+fn new_file(folder: &Path) -> Result<(std::path::PathBuf, File)> {
+    const TRIES: usize = 100;
+    for attempt in 0.. {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+        let path = folder.join(format!("issfa-spill-{}-{now}", std::process::id()));
+        match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < TRIES => {}
+            Err(source) => return Err(Error::Write { path, source }),
+        }
+    }
+    unreachable!("the last try returns")
 }
 
 /// Makes sure that the disk holds the whole file: a full disk shows now, as an error, and not later, as a signal.

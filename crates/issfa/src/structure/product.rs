@@ -5,6 +5,7 @@ use super::{Basis, Direction};
 use crate::error::Result;
 use crate::linalg::Real;
 use std::path::Path;
+use xxhash_rust::xxh3::Xxh3;
 
 /// An orthonormal basis of a whole grid. The last axis is fastest (C order), for sites and modes alike.
 #[derive(Debug)]
@@ -79,6 +80,16 @@ impl Structure {
             sum.iter_mut().zip(self.axis_eigenvalues(axis)).for_each(|(total, value)| *total += value);
         }
         sum
+    }
+
+    /// A checksum of the basis as it is here: of the eigenvalues, and of the spectrum of an image that has a part in every
+    /// mode. Files decomposed elsewhere, or processors of another kind, may give other bits.
+    pub fn probe(&self) -> String {
+        let mut image: Vec<f64> = (0..self.n_sites()).map(|site| ((site as f64) * 1.618 + 0.3).sin()).collect();
+        self.apply(Direction::ToSpectrum, &mut image, &mut Vec::new());
+        let mut hasher = Xxh3::new();
+        image.iter().chain(&self.eigenvalues()).for_each(|x| hasher.update(&x.to_bits().to_le_bytes()));
+        format!("{:016x}", hasher.digest())
     }
 
     /// Transforms one image in place.
