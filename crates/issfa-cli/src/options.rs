@@ -4,8 +4,8 @@ use clap::{Args, ValueEnum};
 use issfa::data::grid::parse_grid;
 use issfa::data::memory;
 use issfa::data::read::expand_inputs;
+use issfa::new_rows::transform::{CenterNew, NewConfounds, NewRows};
 use issfa::structure::{Curve, Shelf, Spectrum, Structure, expression};
-use issfa::transform::{CenterNew, NewConfounds, NewRows};
 use issfa::{Error, Result};
 use std::path::{Path, PathBuf};
 

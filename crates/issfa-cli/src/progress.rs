@@ -4,7 +4,7 @@ use crate::options::{Common, ProgressStyle};
 use crate::signals::Signals;
 use indicatif::{ProgressBar, ProgressStyle as BarStyle};
 use issfa::fit::Observer;
-use issfa::trace::TraceRow;
+use issfa::run::trace::TraceRow;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 

@@ -148,7 +148,8 @@ fn resume_refuses_other_data_and_settings() {
     let config = String::from_utf8(bench.bytes("run/config.toml")).unwrap();
     bench.write("run/config.toml", config.replace("seed = 9", "seed = 8"));
     assert!(bench.fails(2, "resume run").contains("other settings"));
-    bench.write("run/config.toml", config.replace(&format!("format = {}", issfa::config::FORMAT), "format = 77"));
+    bench
+        .write("run/config.toml", config.replace(&format!("format = {}", issfa::run::settings::FORMAT), "format = 77"));
     assert!(bench.fails(2, "resume run").contains("format 77"));
     assert!(bench.fails(2, "summary run").contains("format 77"));
     bench.write("run/config.toml", &config);

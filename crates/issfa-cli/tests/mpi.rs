@@ -145,7 +145,7 @@ fn long_fit(bench: &Bench, out: &str, launcher: &[&str]) -> Child {
 }
 
 fn sweeps_in_checkpoint(bench: &Bench, run: &str) -> u64 {
-    issfa::checkpoint::peek(&bench.path(run)).map_or(0, |(sweep, _)| sweep)
+    issfa::run::checkpoint::peek(&bench.path(run)).map_or(0, |(sweep, _)| sweep)
 }
 
 /// Waits for the end; must come soon.

@@ -5,11 +5,11 @@
 //! posterior mean, so the bar is lower than for those. With `burn-in = 0` nothing but the posterior's own moves is at work.
 
 use issfa::chain::Chain;
-use issfa::config::{Precision, Settings};
 use issfa::fit::Prepared;
 use issfa::kernels::features::conditional_means;
-use issfa::linalg::{Real, View, multiply};
 use issfa::new_rows::{Effort, infer};
+use issfa::numeric::linalg::{Real, View, multiply};
+use issfa::run::settings::{Precision, Settings};
 use issfa::simulation::Simulation;
 use issfa::spectral::FeatureSpectra;
 use issfa::structure::{Direction, Shelf, Structure};

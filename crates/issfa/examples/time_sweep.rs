@@ -5,12 +5,12 @@
 use issfa::chain::{Chain, Schedule};
 use issfa::data::grid::parse_grid;
 use issfa::kernels::Kernel;
-use issfa::linalg::{View, multiply};
 use issfa::model::{Entry, Loadings, Model, Priors, State, simulate};
+use issfa::numeric::linalg::{View, multiply};
+use issfa::numeric::workers::share;
 use issfa::rng::{Purpose, Stream, Streams};
 use issfa::spectral::{FeatureSpectra, SpectralData, Tiles};
 use issfa::structure::{Curve, Spectrum, expression};
-use issfa::workers::share;
 use rand::RngExt;
 use std::collections::BTreeMap;
 use std::time::Instant;

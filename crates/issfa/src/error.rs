@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::data::nifti::{Affine, show_affine};
-
 /// The library's result.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -35,8 +33,8 @@ pub enum Error {
     GridsDiffer { path: PathBuf, found: String, expected: String, because: String },
 
     /// Two images have their voxels in different places.
-    #[error("{}: its voxels do not lie where those of {} do; bring the images into one space first, on one grid. Its affine is\n{}\nbut in {} it is\n{}", path.display(), first.display(), show_affine(found), first.display(), show_affine(expected))]
-    AffinesDiffer { path: PathBuf, found: Box<Affine>, first: PathBuf, expected: Box<Affine> },
+    #[error("{}: its voxels do not lie where those of {} do; bring the images into one space first, on one grid. Its affine is\n{}\nbut in {} it is\n{}", path.display(), first.display(), found, first.display(), expected)]
+    AffinesDiffer { path: PathBuf, found: String, first: PathBuf, expected: String },
 
     /// A pattern given as an input matches no file.
     #[error("{}: no file matches this pattern; check the folder and the name (*, ? and [..] are understood in the file's name only, not in folders)", pattern.display())]

@@ -26,7 +26,7 @@
 //!
 //! // A model is what stays fixed, a chain is a state on its way; a sweep is a list of kernels.
 //! let model = Model::new(data, spectrum, priors);
-//! let mut chain = Chain::new(issfa::init::k_means(&model, 5, 1, 1), 0);
+//! let mut chain = Chain::new(issfa::chain::init::k_means(&model, 5, 1, 1), 0);
 //! let kernels = Kernel::DEFAULT_SWEEP.to_vec();
 //! let schedule = Schedule { seed: 1, chain: 1, sweeps: 20, burn_in: 10, thin: 1, kernels };
 //! for _ in 0..schedule.sweeps {
@@ -52,39 +52,24 @@
 //! | how we know | [`selftest`], [`model::log_joint`] |
 
 pub mod chain;
-pub mod checkpoint;
 pub mod comm;
-pub mod config;
-pub mod cost;
 pub mod data;
-pub mod draws;
 pub mod error;
 pub mod evaluate;
 pub mod figures;
 pub mod fit;
-pub mod init;
-pub mod inputs;
 pub mod kernels;
-pub mod lanes;
-pub mod linalg;
-pub mod merge;
 pub mod model;
 pub mod new_rows;
+pub mod numeric;
 pub mod pca;
-pub mod plan;
 pub mod report;
 pub mod rng;
-pub mod run_folder;
+pub mod run;
 pub mod selftest;
 pub mod simulation;
 pub mod spectral;
-pub mod state_io;
-pub mod store;
 pub mod structure;
 pub mod summary;
-pub mod sweep;
-pub mod trace;
-pub mod transform;
-pub mod workers;
 
 pub use error::{Error, Result};

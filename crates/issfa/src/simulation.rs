@@ -2,13 +2,14 @@
 
 use crate::data::grid::parse_grid;
 use crate::data::memory;
-use crate::data::write::{NpyWriter, write_atomically, write_npy_f32};
+use crate::data::write::{NpyWriter, write_npy_f32};
 use crate::error::{Error, Result};
 use crate::model::simulate::{feature_spectrum, normal};
+use crate::numeric::files::write_atomically;
+use crate::numeric::workers::share;
 use crate::rng::{Purpose, Stream, Streams};
 use crate::structure::graph::GraphFile;
 use crate::structure::{Curve, Direction, Shelf, Spectrum, Structure, expression};
-use crate::workers::share;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use std::path::Path;

@@ -3,17 +3,17 @@
 mod common;
 
 use common::*;
+use issfa::chain::sweep;
 use issfa::comm::Solo;
 use issfa::kernels::{Kernel, Phase, Turn};
-use issfa::linalg::{Real, symmetric_eigen};
 use issfa::model::{Loadings, Model, State, simulate};
+use issfa::numeric::linalg::{Real, symmetric_eigen};
 use issfa::rng::{Purpose, Stream, Streams};
 use issfa::selftest::threshold;
 use issfa::spectral::{
     FeatureConditional, FeatureSpectra, Projections, Scan, SpectralData, TILE, draw_features, project,
 };
 use issfa::spectral::{squared_row_norms, sum_over_tiles};
-use issfa::sweep;
 use rayon::ThreadPoolBuilder;
 
 /// Data, loadings and features of given sizes, and what a draw is conditioned on.

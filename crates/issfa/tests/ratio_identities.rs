@@ -8,10 +8,10 @@ use issfa::kernels::{
     Phase, Turn, features, ibp_repulsion, ibp_strength, noise, rescale, shared_activations::FeatureTerms, theta,
     unique_features, weight_means, weight_precisions,
 };
-use issfa::lanes::filled_up;
-use issfa::linalg::symmetric_eigen;
 use issfa::model::log_joint::{ln_gamma_density, ln_joint, ln_normal_density};
 use issfa::model::{Entry, GammaPrior, InverseGammaPrior, Model, NormalPrior, State, WeightMeanPrior, ibp, simulate};
+use issfa::numeric::lanes::filled_up;
+use issfa::numeric::linalg::symmetric_eigen;
 use issfa::rng::{Stream, Streams};
 use issfa::spectral::{FeatureSpectra, Projections, Tiles, mode_energies, project};
 use issfa::structure::Direction;

@@ -5,10 +5,10 @@ use super::fit::fit_into;
 use crate::Outcome;
 use crate::options::Common;
 use clap::Args;
-use issfa::config::Settings;
 use issfa::fit::Ranks;
 use issfa::report::write_truth_figures;
-use issfa::run_folder::{Output, Run, check_output, prepare_output};
+use issfa::run::folder::{Output, Run, check_output, prepare_output};
+use issfa::run::settings::Settings;
 use issfa::simulation::Simulation;
 use std::path::PathBuf;
 

@@ -8,8 +8,8 @@ use clap::Args;
 use issfa::Result;
 use issfa::evaluate::hidden::{self, HiddenReport};
 use issfa::evaluate::truth::{self, TruthReport};
-use issfa::linalg::Real;
-use issfa::run_folder::Run;
+use issfa::numeric::linalg::Real;
+use issfa::run::folder::Run;
 use std::path::{Path, PathBuf};
 
 /// Measure a run: against a simulation's truth, or on hidden cells of new rows

@@ -7,9 +7,9 @@ use crate::options::Common;
 use clap::Args;
 use issfa::Result;
 use issfa::data::grid::show_grid;
-use issfa::linalg::Real;
-use issfa::merge::Merge;
-use issfa::run_folder::Run;
+use issfa::fit::merge::Merge;
+use issfa::numeric::linalg::Real;
+use issfa::run::folder::Run;
 use issfa::summary::overview::Overview;
 use std::path::{Path, PathBuf};
 

@@ -18,8 +18,8 @@ pub mod transform;
 macro_rules! with_precision {
     ($precision:expr, $function:ident ( $($argument:expr),* )) => {
         match $precision {
-            issfa::config::Precision::F32 => $function::<f32>($($argument),*),
-            issfa::config::Precision::F64 => $function::<f64>($($argument),*),
+            issfa::run::settings::Precision::F32 => $function::<f32>($($argument),*),
+            issfa::run::settings::Precision::F64 => $function::<f64>($($argument),*),
         }
     };
 }

@@ -5,7 +5,7 @@ use crate::options::{Common, Prior, PriorOptions};
 use clap::Args;
 use issfa::data::write::write_npy_f32;
 use issfa::rng::{Purpose, Streams};
-use issfa::run_folder::{Output, check_output, prepare_output};
+use issfa::run::folder::{Output, check_output, prepare_output};
 use issfa::structure::{Shelf, Spectrum};
 use issfa::{report, simulation};
 use std::path::PathBuf;

@@ -6,7 +6,7 @@ use crate::options::Common;
 use clap::Args;
 use issfa::report::brain::{Which, write_brain_figures};
 use issfa::report::{add_evidence, write_truth_figures};
-use issfa::run_folder::Run;
+use issfa::run::folder::Run;
 use issfa::{Error, Result};
 use std::path::PathBuf;
 

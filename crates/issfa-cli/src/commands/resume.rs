@@ -8,10 +8,10 @@ use crate::progress::Progress;
 use crate::ranks::Job;
 use crate::signals::Signals;
 use clap::Args;
-use issfa::config::parse_duration;
 use issfa::fit::{Prepared, Ranks};
-use issfa::linalg::Real;
-use issfa::run_folder::Run;
+use issfa::numeric::linalg::Real;
+use issfa::run::folder::Run;
+use issfa::run::settings::parse_duration;
 use issfa::{Error, Result};
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@ use crate::options::{Common, numbers, pair};
 use clap::{Args, ValueEnum};
 use issfa::Result;
 use issfa::data::grid::{parse_grid, show_grid};
-use issfa::run_folder::{Output, check_output, prepare_output};
+use issfa::run::folder::{Output, check_output, prepare_output};
 use issfa::simulation::Simulation;
 use issfa::structure::{Curve, Shelf, Spectrum, expression};
 use std::path::PathBuf;

@@ -6,7 +6,7 @@ use crate::options::{Common, Prior, PriorOptions};
 use clap::{Args, Subcommand};
 use issfa::data::grid::show_grid;
 use issfa::report;
-use issfa::run_folder::{Output, check_output, prepare_output};
+use issfa::run::folder::{Output, check_output, prepare_output};
 use issfa::structure::{Shelf, Spectrum, Structure};
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@
 use super::fit::seconds;
 use crate::Outcome;
 use clap::Args;
-use issfa::run_folder::Run;
+use issfa::run::folder::Run;
 use issfa::summary::features::read_table;
 use issfa::summary::overview::Overview;
 use std::path::PathBuf;

@@ -6,10 +6,10 @@ use crate::options::{Common, NewRowOptions};
 use clap::Args;
 use issfa::Result;
 use issfa::data::write::{NpyWriter, write_npy_f32};
-use issfa::linalg::Real;
-use issfa::run_folder::{Output, Run, check_output, prepare_output};
+use issfa::new_rows::transform::{CenterNew, Fitted};
+use issfa::numeric::linalg::Real;
+use issfa::run::folder::{Output, Run, check_output, prepare_output};
 use issfa::summary::export::{self, RunImages};
-use issfa::transform::{CenterNew, Fitted};
 use std::path::PathBuf;
 
 /// Weights, activations and denoised versions of new observations

@@ -1,7 +1,7 @@
 //! Ranks that are threads of one process: everything that ranks do can be tested without any other machine.
 
 use super::{Comm, Traffic, TrafficCounter};
-use crate::store::Element;
+use crate::numeric::bytes::Element;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 

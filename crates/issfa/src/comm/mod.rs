@@ -3,7 +3,7 @@
 
 pub mod local;
 
-use crate::store::Element;
+use crate::numeric::bytes::Element;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -3,7 +3,6 @@
 pub mod confounds;
 pub mod covariates;
 pub mod grid;
-pub mod load;
 pub mod mask;
 pub mod memory;
 pub mod nifti;

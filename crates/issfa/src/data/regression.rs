@@ -2,7 +2,7 @@
 
 use super::Observations;
 use crate::error::{Error, Result};
-use crate::linalg::symmetric_eigen;
+use crate::numeric::linalg::symmetric_eigen;
 use std::collections::{BTreeSet, HashMap};
 
 /// Directions of the covariates with less than this share of the largest are taken for copies of the others.

@@ -1,32 +1,15 @@
-//! Files that are either written whole or not at all, and .npy arrays among them.
+//! `.npy` arrays, written whole or not at all.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
-
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::numeric::bytes::Element;
+use crate::numeric::files::PendingFile;
+use std::path::Path;
 
 /// Values turned into bytes at once.
 const PIECE: usize = 1 << 14;
 
 /// NumPy begins the values at a multiple of this, for maps.
 const ALIGNMENT: usize = 64;
-
-/// Replaces `path` by `contents`, which have reached the disk before the old file goes.
-pub fn write_atomically(path: &Path, contents: &[u8]) -> Result<()> {
-    let mut file = PendingFile::create(path)?;
-    file.append(contents)?;
-    file.sync()?;
-    file.finish()
-}
-
-/// Copies a file into a folder that is being made.
-pub fn copy_file(from: &Path, to: &Path) -> Result<()> {
-    let mut source = File::open(from).map_err(Error::read(from))?;
-    let mut copy = File::create(to).map_err(Error::write(to))?;
-    io::copy(&mut source, &mut copy).map_err(Error::write(to))?;
-    Ok(())
-}
 
 /// Writes a C-order f32 array; `values` fill `shape` exactly.
 pub fn write_npy_f32(path: &Path, shape: &[usize], values: &[f32]) -> Result<()> {
@@ -78,7 +61,7 @@ impl NpyWriter {
     fn start<T: Element>(path: &Path, shape: &[usize]) -> Result<NpyWriter> {
         let mut file = PendingFile::create(path)?;
         let n_expected = shape.iter().try_fold(1_usize, |n, &length| n.checked_mul(length));
-        let (Some(n_expected), Some(header)) = (n_expected, header(T::DESCR, shape)) else {
+        let (Some(n_expected), Some(header)) = (n_expected, header(T::NPY, shape)) else {
             return Err(file.refused(format!("an array of shape {shape:?} is too large")));
         };
         file.append(&header)?;
@@ -88,34 +71,11 @@ impl NpyWriter {
     fn append<T: Element>(&mut self, values: &[T]) -> Result<()> {
         for piece in values.chunks(PIECE) {
             self.scratch.clear();
-            T::append_bytes(piece, &mut self.scratch);
+            self.scratch.extend(T::write(piece));
             self.file.append(&self.scratch)?;
             self.n_written += piece.len();
         }
         Ok(())
-    }
-}
-
-trait Element: Copy {
-    /// NumPy's name of the little-endian type.
-    const DESCR: &'static str;
-
-    fn append_bytes(values: &[Self], bytes: &mut Vec<u8>);
-}
-
-impl Element for f32 {
-    const DESCR: &'static str = "<f4";
-
-    fn append_bytes(values: &[f32], bytes: &mut Vec<u8>) {
-        bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-    }
-}
-
-impl Element for f64 {
-    const DESCR: &'static str = "<f8";
-
-    fn append_bytes(values: &[f64], bytes: &mut Vec<u8>) {
-        bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
     }
 }
 
@@ -133,85 +93,13 @@ fn header(descr: &str, shape: &[usize]) -> Option<Vec<u8>> {
     Some([begin, &length.to_le_bytes()[..], text.as_bytes()].concat())
 }
 
-/// A file under the name `<name>.tmp` until it is complete; dropped before that, it is removed.
-pub(super) struct PendingFile {
-    path: PathBuf,
-    temporary: PathBuf,
-    file: Option<BufWriter<File>>,
-}
-
-impl PendingFile {
-    pub fn create(path: &Path) -> Result<PendingFile> {
-        let Some(name) = path.file_name() else {
-            return Err(Error::write(path)(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file")));
-        };
-        let mut name = name.to_os_string();
-        name.push(".tmp");
-        let temporary = path.with_file_name(name);
-        let file = File::create(&temporary).map_err(Error::write(path))?;
-        Ok(PendingFile { path: path.to_path_buf(), temporary, file: Some(BufWriter::with_capacity(1 << 16, file)) })
-    }
-
-    /// Where the file will be.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn writer(&mut self) -> &mut BufWriter<File> {
-        self.file.as_mut().expect("the file is open until it is finished or dropped")
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.write_all(bytes).map_err(Error::write(&self.path))
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        self.write_out()?;
-        self.writer().get_ref().sync_all().map_err(Error::write(&self.path))
-    }
-
-    fn write_out(&mut self) -> Result<()> {
-        self.flush().map_err(Error::write(&self.path))
-    }
-
-    /// Gives the file its name.
-    pub fn finish(mut self) -> Result<()> {
-        self.write_out()?;
-        fs::rename(&self.temporary, &self.path).map_err(Error::write(&self.path))?;
-        self.file = None;
-        Ok(())
-    }
-
-    pub fn refused(&self, problem: String) -> Error {
-        Error::write(&self.path)(io::Error::new(io::ErrorKind::InvalidInput, problem))
-    }
-}
-
-impl Write for PendingFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.writer().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.writer().flush()
-    }
-}
-
-impl Drop for PendingFile {
-    fn drop(&mut self) {
-        if let Some(file) = self.file.take() {
-            // Taken apart, since a dropped writer would first write out what it still holds.
-            drop(file.into_parts());
-            // The failure that led here is the one to report.
-            let _ = fs::remove_file(&self.temporary);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::read::npy::{read_npy_f32, read_npy_f64};
+    use crate::error::Error;
+    use crate::numeric::files::write_atomically;
+    use std::fs;
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();

@@ -5,15 +5,15 @@
 //! is enough to count the draws below the truth.
 
 use super::truth::{FOUND, cosine};
+use crate::chain::posterior::unit_images;
 use crate::data::preprocess::MeansOf;
-use crate::draws::{Draw, Draws};
 use crate::error::Result;
-use crate::linalg::Real;
 use crate::model::{Entry, State};
+use crate::new_rows::transform::Fitted;
 use crate::new_rows::{Effort, infer};
+use crate::numeric::linalg::Real;
 use crate::rng::Streams;
-use crate::summary::posterior::unit_images;
-use crate::transform::Fitted;
+use crate::run::draws::{Draw, Draws};
 
 /// The most cells (rows x sites) that are looked at.
 const MOST_CELLS: usize = 2_000_000;

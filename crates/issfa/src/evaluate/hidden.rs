@@ -2,20 +2,20 @@
 //! for principal components by least squares on the visible cells.
 
 use crate::comm::Solo;
-use crate::data::load::{Loaded, training_rows};
 use crate::data::preprocess::MeansOf;
 use crate::data::regression::Regression;
 use crate::data::{Observations, Preprocessing, memory};
-use crate::draws::{Draw, Draws};
 use crate::error::{Error, Result};
-use crate::linalg::{Real, View, cholesky, multiply};
+use crate::new_rows::transform::{CenterNew, Fitted, NewRows};
 use crate::new_rows::{Effort, feature_terms, infer_row};
+use crate::numeric::linalg::{Real, View, cholesky, multiply};
+use crate::numeric::workers::share;
 use crate::pca;
 use crate::rng::{Purpose, Streams};
-use crate::run_folder::Run;
+use crate::run::draws::{Draw, Draws};
+use crate::run::folder::Run;
+use crate::spectral::load::{Loaded, training_rows};
 use crate::structure::Direction;
-use crate::transform::{CenterNew, Fitted, NewRows};
-use crate::workers::share;
 use rand::RngExt;
 use serde::Serialize;
 

@@ -1,22 +1,22 @@
 //! Measures against a simulation's truth.
 
 use super::coverage::{Truth, coverage};
+use crate::chain::posterior::unit_images;
 use crate::comm::Solo;
-use crate::data::load::training_rows;
 use crate::data::read::npy::{read_npy_f32, read_npy_f64};
 use crate::data::{Mask, Observations, Preprocessing};
-use crate::draws::Draws;
 use crate::error::{Error, Result};
-use crate::linalg::{Real, symmetric_eigen};
 use crate::model::State;
+use crate::new_rows::transform::{CenterNew, Fitted, NewRows};
+use crate::numeric::linalg::{Real, symmetric_eigen};
 use crate::pca;
-use crate::run_folder::Run;
+use crate::run::draws::Draws;
+use crate::run::folder::Run;
+use crate::run::trace;
 use crate::simulation::Simulation;
+use crate::spectral::load::training_rows;
 use crate::spectral::{SpectralData, weighted_rows};
 use crate::structure::{Direction, Shelf, Spectrum, Structure};
-use crate::summary::posterior::unit_images;
-use crate::trace;
-use crate::transform::{CenterNew, Fitted, NewRows};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Whether all ranks run the same program on the same data with the same settings.
 
 use crate::comm::Comm;
-use crate::config::{InputRecord, Settings};
 use crate::data::read;
 use crate::error::{Error, Result};
+use crate::run::settings::{InputRecord, Settings};
 use crate::structure::Structure;
 use std::path::Path;
 

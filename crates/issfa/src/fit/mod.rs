@@ -1,33 +1,36 @@
 //! A fit from settings to results: load, start chains, keep draws and checkpoints, write what was found.
 
 mod agreement;
+pub mod cost;
+pub mod merge;
+pub mod plan;
 mod prepared;
 mod ranks;
 
 pub use prepared::{Prepared, memory_needed};
 pub use ranks::Ranks;
 
+use crate::chain::Posterior;
+use crate::chain::posterior::Shown;
+use crate::chain::sweep::SweepInfo;
 use crate::chain::{Chain, Schedule};
-use crate::checkpoint::{self, Checkpoint, Counters};
 use crate::data::preprocess::MeansOf;
 use crate::data::write::NpyWriter;
-use crate::draws::Draws;
 use crate::error::{Error, Result};
-use crate::inputs;
 use crate::kernels::features;
-use crate::linalg::Real;
 use crate::model::State;
 use crate::new_rows;
+use crate::numeric::linalg::Real;
 use crate::pca::evidence::{self, EvidenceCurve};
-use crate::run_folder::{Output, Run, prepare_output};
+use crate::run::checkpoint::{self, Checkpoint, Counters};
+use crate::run::draws::Draws;
+use crate::run::folder::{Output, Run, prepare_output};
+use crate::run::inputs;
+use crate::run::trace::{TraceRow, TraceWriter};
 use crate::spectral::SpectralData;
 use crate::structure::Direction;
-use crate::summary::Posterior;
 use crate::summary::export::RunImages;
-use crate::summary::posterior::Shown;
 use crate::summary::results::{Images, all_but, read_under};
-use crate::sweep::SweepInfo;
-use crate::trace::{TraceRow, TraceWriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

@@ -2,26 +2,26 @@
 
 use super::{Ranks, agreement, ranks};
 use crate::chain::Schedule;
-use crate::checkpoint::{self};
+use crate::chain::init;
 use crate::comm::{Comm, Solo};
-use crate::config::{ChainStream, Checked, FORMAT, Init, Record, Settings};
-use crate::data::load::{Loaded, training_rows};
 use crate::data::nifti::space::check_same_place;
 use crate::data::nifti::{Header, write_volume};
 use crate::data::preprocess::Findings;
 use crate::data::{Centering, Mask, Missing, Observations, Preprocessing, memory};
 use crate::error::{Error, Result};
-use crate::init;
-use crate::inputs;
 use crate::kernels::Kernel;
-use crate::linalg::Real;
 use crate::model::{Model, State};
-use crate::run_folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Run};
-use crate::state_io::{put_preprocessing, take_preprocessing};
-use crate::store::{Bundle, Stored};
+use crate::numeric::bytes::{Bundle, Stored};
+use crate::numeric::linalg::Real;
+use crate::run::checkpoint::{self};
+use crate::run::codec::{put_preprocessing, take_preprocessing};
+use crate::run::folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Run};
+use crate::run::inputs;
+use crate::run::settings::{ChainStream, Checked, FORMAT, Init, Record, Settings};
+use crate::run::trace::Units;
+use crate::spectral::load::{Loaded, training_rows};
 use crate::structure::{Shelf, Spectrum, Structure};
 use crate::summary::Results;
-use crate::trace::Units;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -3,13 +3,13 @@
 
 use super::{Ending, Next};
 use crate::chain::Chain;
-use crate::checkpoint::Checkpoint;
 use crate::comm::{Comm, Solo};
 use crate::error::{Error, Result};
-use crate::linalg::Real;
 use crate::model::{Model, State};
-use crate::state_io::{put_state, take_state};
-use crate::store::{Bundle, Stored};
+use crate::numeric::bytes::{Bundle, Stored};
+use crate::numeric::linalg::Real;
+use crate::run::checkpoint::Checkpoint;
+use crate::run::codec::{put_state, take_state};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use super::{Info, Turn};
 use crate::comm::told_by_rank_0;
-use crate::linalg::{Eigen, Real, symmetric_eigen};
 use crate::model::{Model, State};
+use crate::numeric::linalg::{Eigen, Real, symmetric_eigen};
 use crate::rng::Purpose;
 use crate::spectral::{FeatureConditional, FeatureSpectra, Outside, Projections, Scan, Window, WindowConditional};
 use crate::spectral::{draw_features, feature_means};

@@ -1,9 +1,9 @@
 //! The repulsion beta of the Indian buffet process, by a random walk in its logarithm \[M9\].
 
 use super::{Info, Turn, metropolis};
-use crate::linalg::Real;
 use crate::model::simulate::normal;
 use crate::model::{GammaPrior, Model, State, ibp};
+use crate::numeric::linalg::Real;
 use crate::rng::Purpose;
 use statrs::function::gamma::ln_gamma;
 

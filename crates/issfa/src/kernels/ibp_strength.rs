@@ -1,8 +1,8 @@
 //! The strength alpha of the Indian buffet process \[M8\].
 
 use super::{Info, Turn};
-use crate::linalg::Real;
 use crate::model::{GammaPrior, Model, State, ibp, simulate};
+use crate::numeric::linalg::Real;
 use crate::rng::Purpose;
 
 /// Gamma: shape `e + K`, rate `f + H_T(beta)`.

@@ -16,8 +16,8 @@ pub mod unique_features;
 pub mod weight_means;
 pub mod weight_precisions;
 
-use crate::linalg::Real;
 use crate::model::{Model, State};
+use crate::numeric::linalg::Real;
 use crate::rng::Streams;
 use crate::spectral::{Projections, project};
 

@@ -1,8 +1,8 @@
 //! The noise variance given the residual \[M3\].
 
 use super::{Info, Turn, refresh};
-use crate::linalg::Real;
 use crate::model::{InverseGammaPrior, Model, State, simulate};
+use crate::numeric::linalg::Real;
 use crate::rng::Purpose;
 use crate::spectral::Projections;
 

@@ -1,9 +1,9 @@
 //! Moves along the ridge that the likelihood cannot see: features shrink, weights grow, theta follows \[M7\].
 
 use super::{Info, Turn, metropolis};
-use crate::linalg::Real;
 use crate::model::simulate::normal;
 use crate::model::{Model, Priors, State, WeightMeanPrior};
+use crate::numeric::linalg::Real;
 use crate::rng::Purpose;
 use crate::spectral::Projections;
 

@@ -7,12 +7,12 @@
 
 use super::{Info, Phase, Turn, refresh};
 use crate::comm::{Comm, part_of};
-use crate::linalg::Real;
 use crate::model::{Entry, Model, NormalPrior, State};
+use crate::numeric::bytes::Element;
+use crate::numeric::linalg::Real;
+use crate::numeric::workers::share;
 use crate::rng::{Purpose, Streams};
 use crate::spectral::Projections;
-use crate::store::Element;
-use crate::workers::share;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use rand_distr::{Beta, Distribution, StandardNormal};

@@ -5,10 +5,10 @@
 
 use super::{Info, Phase, Turn, metropolis};
 use crate::comm::{Comm, told_by_rank_0};
-use crate::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
-use crate::linalg::{Eigen, Real, symmetric_eigen};
 use crate::model::simulate::{gamma, normal};
 use crate::model::{Model, NormalPrior, State, ThetaStep};
+use crate::numeric::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
+use crate::numeric::linalg::{Eigen, Real, symmetric_eigen};
 use crate::rng::Purpose;
 use crate::spectral::{TILE, Tiles, mode_energies, sum_over_tiles};
 use crate::structure::Spectrum;

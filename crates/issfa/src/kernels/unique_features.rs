@@ -5,13 +5,13 @@
 //! row's residual (spectra integrated out); on acceptance the spectra are drawn from their conditional.
 
 use super::{Info, Phase, Turn, metropolis};
-use crate::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
-use crate::linalg::Real;
 use crate::model::{Entry, Model, State, ibp, simulate};
+use crate::numeric::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
+use crate::numeric::linalg::Real;
+use crate::numeric::workers::share;
 use crate::rng::Purpose;
 use crate::spectral::{FeatureSpectra, Projections, SpectralData, TILE, Window};
 use crate::spectral::{residuals_at_columns, sum_over_tiles};
-use crate::workers::share;
 use pulp::{Simd, WithSimd};
 use std::collections::BTreeMap;
 use std::sync::Arc;

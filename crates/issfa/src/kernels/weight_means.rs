@@ -1,9 +1,9 @@
 //! The mean weight tau_k of each feature, over its active rows \[M10\].
 
 use super::{Info, Turn, weight_moments};
-use crate::linalg::Real;
 use crate::model::simulate::normal;
 use crate::model::{Model, NormalPrior, State, WeightMeanPrior};
+use crate::numeric::linalg::Real;
 use crate::rng::Purpose;
 
 /// Normal: precision `r + n nu`, mean `(r m + nu sum a) / (r + n nu)`.

@@ -1,8 +1,8 @@
 //! The precision nu_k of each feature's weights around their mean, over its active rows \[M11\].
 
 use super::{Info, Turn, weight_moments};
-use crate::linalg::Real;
 use crate::model::{GammaPrior, Model, State, simulate};
+use crate::numeric::linalg::Real;
 use crate::rng::Purpose;
 
 /// Gamma: shape `e + n/2`, rate `f + sum (a - tau)^2 / 2`.

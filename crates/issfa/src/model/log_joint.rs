@@ -1,7 +1,7 @@
 //! The log joint density of everything, term by term and slowly: what every kernel is tested against.
 
 use super::{GammaPrior, Model, NormalPrior, State, WeightMeanPrior, ibp, simulate};
-use crate::linalg::Real;
+use crate::numeric::linalg::Real;
 use statrs::function::gamma::ln_gamma;
 use std::f64::consts::PI;
 

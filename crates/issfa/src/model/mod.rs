@@ -1,18 +1,17 @@
 //! The model: priors, state, loadings, the Indian buffet process, and the slow log joint that tests every kernel.
 
 pub mod ibp;
-pub mod loadings;
 pub mod log_joint;
 pub mod priors;
 pub mod simulate;
 pub mod state;
 
-pub use loadings::{Entry, Loadings};
+pub use crate::spectral::{Entry, Loadings};
 pub use priors::{GammaPrior, InverseGammaPrior, NormalPrior, Priors, WeightMeanPrior};
 pub use state::State;
 
 use crate::comm::{Comm, Solo};
-use crate::linalg::Real;
+use crate::numeric::linalg::Real;
 use crate::spectral::{FeatureSpectra, SpectralData, Window, squared_row_norms};
 use crate::structure::Spectrum;
 use std::sync::Arc;

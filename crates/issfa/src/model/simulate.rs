@@ -1,7 +1,7 @@
 //! Draws from the model: a state from the prior, and data given a state.
 
 use super::{Entry, Loadings, Priors, State, WeightMeanPrior, ibp};
-use crate::linalg::Real;
+use crate::numeric::linalg::Real;
 use crate::spectral::{FeatureSpectra, SpectralData};
 use crate::structure::Spectrum;
 use rand_distr::{Distribution, Gamma, StandardNormal};

@@ -2,7 +2,7 @@
 
 use super::Loadings;
 use crate::comm::Comm;
-use crate::linalg::Real;
+use crate::numeric::linalg::Real;
 use crate::spectral::FeatureSpectra;
 use xxhash_rust::xxh3::Xxh3;
 

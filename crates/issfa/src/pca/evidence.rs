@@ -4,9 +4,9 @@
 //! samples: the spectrum is always that of the smaller Gram matrix.
 
 use super::smaller_gram;
-use crate::data::write::write_atomically;
 use crate::error::{Error, Result};
-use crate::linalg::{Real, symmetric_eigenvalues};
+use crate::numeric::files::write_atomically;
+use crate::numeric::linalg::{Real, symmetric_eigenvalues};
 use crate::spectral::SpectralData;
 use statrs::function::gamma::ln_gamma;
 use std::f64::consts::{LN_2, PI};

@@ -3,10 +3,10 @@
 pub mod evidence;
 
 use crate::comm::Solo;
-use crate::linalg::{Real, View, multiply, symmetric_eigen};
 use crate::model::Loadings;
+use crate::numeric::linalg::{Real, View, multiply, symmetric_eigen};
+use crate::numeric::workers::share;
 use crate::spectral::{FeatureSpectra, SpectralData, TILE, project, squared_row_norms, weighted_rows};
-use crate::workers::share;
 
 const BLOCK: usize = 256;
 

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::figures::brain::{BrainFigure, TimeCourse, Volume, brain_figure};
 use crate::figures::lines::{LinePanel, Series, panels};
-use crate::run_folder::{MEAN_IMAGE, Run};
+use crate::run::folder::{MEAN_IMAGE, Run};
 use crate::summary::features::{FeatureRow, read_images, read_table, threshold};
 use crate::summary::synchrony::{self, Synchrony};
 use std::fs;

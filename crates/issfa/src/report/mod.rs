@@ -3,7 +3,6 @@
 pub mod brain;
 
 use crate::comm::Solo;
-use crate::data::load::training_rows;
 use crate::data::read::npy::read_npy_f32;
 use crate::data::{memory, read};
 use crate::error::{Error, Result};
@@ -11,13 +10,14 @@ use crate::figures::bars::{columns, histogram};
 use crate::figures::images::{GalleryOptions, GalleryRow, Limits, Panel, gallery};
 use crate::figures::lines::{LinePanel, Mark, Series, panels};
 use crate::figures::ticks::{Scale, number};
-use crate::linalg::Real;
+use crate::new_rows::transform::{CenterNew, Fitted, NewRows};
+use crate::numeric::linalg::Real;
 use crate::pca::evidence::{self, EvidenceCurve};
-use crate::run_folder::Run;
+use crate::run::folder::Run;
+use crate::run::trace::{self, TraceRow};
+use crate::spectral::load::training_rows;
 use crate::structure::{Direction, Spectrum, Structure};
 use crate::summary::features::{excess_kurtosis, read_images, read_table};
-use crate::trace::{self, TraceRow};
-use crate::transform::{CenterNew, Fitted, NewRows};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -4,6 +4,8 @@
 //! fixed-point integers; small ones have a slot a tile and are added in tile order. Neither depends on who worked
 //! on which tile.
 
+pub mod load;
+pub mod loadings;
 mod pass;
 mod products;
 mod statistics;
@@ -13,7 +15,8 @@ mod tile_work;
 mod tiles;
 mod window;
 
-pub use crate::lanes::TILE;
+pub use crate::numeric::lanes::TILE;
+pub use loadings::{Entry, Loadings};
 pub use pass::{FeatureConditional, Projections, Scan, draw_features, feature_means, project};
 pub use statistics::{mode_energies, squared_row_norms, sum_over_tiles, weighted_rows};
 pub use tiles::{FeatureSpectra, SpectralData, Tiles};

@@ -5,7 +5,7 @@
 //! fused multiply-adds in the order of the modes, so its bits do not depend on the width of the machine's vectors.
 
 use super::TILE;
-use crate::linalg::Real;
+use crate::numeric::linalg::Real;
 
 /// Rows that go through the product together: with [`lanes`] features they fill the registers of AVX2.
 const GROUP: usize = 6;

@@ -2,8 +2,8 @@
 
 use super::{FeatureSpectra, SpectralData, TILE, Tiles};
 use crate::comm::{Comm, all_gather_values};
-use crate::linalg::Real;
-use crate::workers::share;
+use crate::numeric::linalg::Real;
+use crate::numeric::workers::share;
 use std::ops::Range;
 
 /// Sums over all modes of what `part` adds up over the modes of one tile, `n_sums` numbers at a time.

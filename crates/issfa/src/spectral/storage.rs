@@ -1,7 +1,7 @@
 //! Where the numbers of the data live: in memory, on large pages where there are many, or in a file mapped into memory.
 
 use crate::error::{Error, Result};
-use crate::linalg::Real;
+use crate::numeric::linalg::Real;
 use memmap2::MmapMut;
 use std::fs::{File, OpenOptions};
 use std::io::Write;

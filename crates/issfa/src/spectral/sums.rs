@@ -4,7 +4,7 @@
 //! where the exponents bound the norms of the two vectors. By the Cauchy-Schwarz inequality every partial sum is
 //! bounded by the product of the norms, so checking the norms afterwards is enough to rule out overflow.
 
-use crate::linalg::Real;
+use crate::numeric::linalg::Real;
 
 /// Bits below a bound: the resolution of a sum is `2^-BITS` of the product of the norms.
 const BITS: i32 = 40;

@@ -5,8 +5,8 @@
 
 use super::products::{Packed, ROWS};
 use super::sums::{Factors, FixedSums};
-use crate::linalg::Real;
-use crate::model::Loadings;
+use crate::numeric::linalg::Real;
+use crate::spectral::Loadings;
 use pulp::{Simd, WithSimd};
 
 /// Rows that stay in cache while `W'Y` is formed, with as many that are being fetched.

@@ -3,9 +3,9 @@
 use super::storage::Storage;
 use crate::comm::{Comm, part_of};
 use crate::error::Result;
-use crate::lanes::TILE;
-use crate::linalg::Real;
-use crate::workers::share;
+use crate::numeric::lanes::TILE;
+use crate::numeric::linalg::Real;
+use crate::numeric::workers::share;
 use std::ops::Range;
 use std::path::Path;
 

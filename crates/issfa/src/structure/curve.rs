@@ -6,7 +6,7 @@
 
 use super::Structure;
 use crate::error::{Error, Result};
-use crate::lanes::{TILE, Tileful};
+use crate::numeric::lanes::{TILE, Tileful};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 

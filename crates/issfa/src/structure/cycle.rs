@@ -3,7 +3,7 @@
 use super::folded::{DENSE_LIMIT, Folded};
 use super::lines::for_each_line;
 use super::{Basis, Direction, by_way_of_double};
-use crate::linalg::Real;
+use crate::numeric::linalg::Real;
 use realfft::num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use std::f64::consts::PI;

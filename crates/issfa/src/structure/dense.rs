@@ -1,7 +1,7 @@
 //! A basis applied as a dense matrix, for want of anything faster.
 
 use super::Direction;
-use crate::linalg::{View, multiply};
+use crate::numeric::linalg::{View, multiply};
 
 /// An explicit orthonormal matrix, row-major, sites x modes.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 //! than any fast transform, and exact at every length.
 
 use super::Direction;
-use crate::linalg::{Real, View, multiply};
+use crate::numeric::linalg::{Real, View, multiply};
 use std::ops::Range;
 
 /// The longest axis for which dense products are used where a fast transform exists (measured crossover).

@@ -3,7 +3,7 @@
 use super::graph::{Graph, GraphFile, Shelf};
 use super::{Basis, Direction};
 use crate::error::Result;
-use crate::linalg::Real;
+use crate::numeric::linalg::{Either, Real};
 use std::path::Path;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -98,7 +98,10 @@ impl Structure {
         let mut inner = image.len();
         for axis in &self.axes {
             inner /= axis.n_sites();
-            R::apply(axis.as_ref(), direction, image, inner, scratch);
+            match R::by_precision(image, scratch) {
+                Either::Single(image, scratch) => axis.apply_single(direction, image, inner, scratch),
+                Either::Double(image, scratch) => axis.apply(direction, image, inner, scratch),
+            }
         }
     }
 }

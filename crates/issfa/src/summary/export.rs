@@ -5,8 +5,8 @@ use super::synchrony;
 use crate::data::Mask;
 use crate::data::nifti::{Header, NiftiWriter, write_nifti};
 use crate::data::runs::NamedRun;
-use crate::data::write::write_atomically;
 use crate::error::{Error, Result};
+use crate::numeric::files::write_atomically;
 use std::path::{Path, PathBuf};
 
 /// Circular shifts for the null of synchrony, where they do not take long.

@@ -1,11 +1,12 @@
 //! The persistent features as they are reported: order, sign, table, smoothness.
 
 use super::diagnostics::quantile;
-use super::posterior::{FeatureMoments, Posterior};
+use crate::chain::posterior::{FeatureMoments, Posterior};
 use crate::data::Mask;
 use crate::data::read::npy::read_npy_f32;
-use crate::data::write::{write_atomically, write_npy_f32};
+use crate::data::write::write_npy_f32;
 use crate::error::{Error, Result};
+use crate::numeric::files::write_atomically;
 use crate::structure::Structure;
 use std::path::Path;
 
@@ -259,33 +260,6 @@ pub fn excess_kurtosis(values: impl Iterator<Item = f64> + Clone) -> f64 {
     if variance > 0.0 { moment(4) / (variance * variance) - 3.0 } else { 0.0 }
 }
 
-/// The full width at half maximum of a Gaussian smoother with this image's lag-one correlation r along an axis:
-/// `sqrt(-2 ln 2 / ln r)`, over neighbours that are not NaN; 0 where r is not positive, infinite where it is 1, NaN where
-/// there are no neighbours.
-pub fn full_width(image: &[f64], grid: &[usize], axis: usize) -> f64 {
-    if grid[axis] == 1 {
-        return f64::NAN;
-    }
-    let inner: usize = grid[axis + 1..].iter().product();
-    let (mut products, mut squares) = (0.0, 0.0);
-    for (at, &x) in image.iter().enumerate() {
-        let place = at / inner % grid[axis];
-        if place + 1 < grid[axis] && !x.is_nan() && !image[at + inner].is_nan() {
-            let next = image[at + inner];
-            products += x * next;
-            squares += 0.5 * (x * x + next * next);
-        }
-    }
-    let correlation = if squares > 0.0 { products / squares } else { 0.0 };
-    if correlation <= 0.0 {
-        0.0
-    } else if correlation >= 1.0 {
-        f64::INFINITY
-    } else {
-        (-2.0 * std::f64::consts::LN_2 / correlation.ln()).sqrt()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,19 +270,6 @@ mod tests {
         assert_eq!(excess_kurtosis([2.0; 5].into_iter()), 0.0);
         let sparse: Vec<f64> = (0..100).map(|i| if i == 0 { 1.0 } else { 0.0 }).collect();
         assert!(excess_kurtosis(sparse.iter().copied()) > 90.0);
-    }
-
-    #[test]
-    fn width_of_a_smooth_bump_is_near_its_kernel() {
-        // White noise smoothed by a Gaussian of sd s has lag-one correlation exp(-1/(4 s^2)), that is FWHM 2.355 s.
-        // A lone bump exp(-x^2/(4 s^2))-like image has the same correlation when its own sd is s.
-        let s: f64 = 3.0;
-        let image: Vec<f64> = (0..101).map(|i| (-(f64::from(i) - 50.0).powi(2) / (2.0 * s * s)).exp()).collect();
-        let width = full_width(&image, &[101], 0);
-        assert!((width - 2.0 * (2.0 * std::f64::consts::LN_2).sqrt() * s).abs() < 0.1, "{width}");
-        let columns: Vec<f64> = (0..20).flat_map(|_| [1.0, -1.0, 1.0]).collect();
-        assert_eq!(full_width(&columns, &[20, 3], 0), f64::INFINITY);
-        assert_eq!(full_width(&columns, &[20, 3], 1), 0.0);
     }
 
     #[test]

@@ -4,10 +4,8 @@ pub mod diagnostics;
 pub mod export;
 pub mod features;
 pub mod overview;
-pub mod posterior;
 pub mod results;
 pub mod synchrony;
 
 pub use features::{FeatureRow, PersistentFeatures};
-pub use posterior::Posterior;
 pub use results::Results;

@@ -3,11 +3,11 @@
 use super::diagnostics::{effective_sample_size, mean, quantile, split_r_hat};
 use super::features::{FeatureRow, read_table};
 use super::synchrony::{self, Synchrony};
-use crate::checkpoint::{self, Counters};
 use crate::error::{Error, Result};
 use crate::pca::evidence::EvidenceCurve;
-use crate::run_folder::Run;
-use crate::trace::{self, TraceRow};
+use crate::run::checkpoint::{self, Counters};
+use crate::run::folder::Run;
+use crate::run::trace::{self, TraceRow};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -2,11 +2,11 @@
 
 use super::export;
 use super::features::{PersistentFeatures, Setting, read_images};
-use super::posterior::Posterior;
-use crate::config::{Record, Settings};
+use crate::chain::posterior::Posterior;
 use crate::data::Mask;
 use crate::data::nifti::Header;
 use crate::error::Result;
+use crate::run::settings::{Record, Settings};
 use crate::structure::Structure;
 use std::path::Path;
 

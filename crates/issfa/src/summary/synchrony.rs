@@ -12,10 +12,10 @@ use rand::RngExt;
 use serde::Serialize;
 
 use super::diagnostics::{mean, quantile};
-use crate::data::write::write_atomically;
 use crate::error::{Error, Result};
+use crate::numeric::files::write_atomically;
+use crate::numeric::workers;
 use crate::rng::{Purpose, Streams};
-use crate::workers;
 
 /// The table's name in a run folder.
 pub const FILE: &str = "synchrony.tsv";

@@ -1,10 +1,10 @@
 //! What the integration tests share: small models with informative priors, comparisons, and dense slow twins.
 #![allow(dead_code)] // Each test file uses some of these.
 
-use issfa::linalg::{Real, cholesky};
 use issfa::model::{
     Entry, GammaPrior, InverseGammaPrior, Loadings, Model, NormalPrior, Priors, State, WeightMeanPrior, simulate,
 };
+use issfa::numeric::linalg::{Real, cholesky};
 use issfa::rng::{Purpose, Stream, Streams};
 use issfa::spectral::FeatureSpectra;
 use issfa::structure::{Curve, Spectrum, Structure, expression};

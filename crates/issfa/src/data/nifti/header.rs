@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::space::{Affine, Space};
 use super::{EARLIEST_VALUES, HEADER_BYTES, place};
-use crate::data::read::element::{ByteOrder, Element, Kind};
+use crate::data::read::element::{ByteOrder, Encoding, Kind};
 use crate::error::{Error, Result};
 
 /// The first bytes of every gzip file.
@@ -25,7 +25,7 @@ pub struct Header {
     pub grid: [usize; 3],
     pub n_volumes: usize,
     /// How values are stored.
-    pub element: Element,
+    pub element: Encoding,
     /// Where the values begin.
     pub data_start: u64,
     pub scaling: Option<Scaling>,
@@ -192,7 +192,7 @@ impl Fields<'_> {
         Ok((n_axes, sizes))
     }
 
-    fn element(&self) -> Parsed<Element> {
+    fn element(&self) -> Parsed<Encoding> {
         let kind = match self.i16(place::DATATYPE) {
             2 => Kind::U8,
             4 => Kind::I16,
@@ -209,7 +209,7 @@ impl Fields<'_> {
                 return Err(format!("holds {name} (datatype {code}), which cannot be read; save it as float32"));
             }
         };
-        Ok(Element { kind, order: self.order })
+        Ok(Encoding { kind, order: self.order })
     }
 
     fn data_start(&self) -> Parsed<u64> {

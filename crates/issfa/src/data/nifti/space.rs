@@ -140,10 +140,11 @@ pub fn same_affine(one: &Affine, other: &Affine) -> bool {
 
 /// Refuses an image whose affine is another than the first one's.
 pub fn check_same_place(first: (&Path, &Header), image: (&Path, &Header)) -> Result<()> {
-    let [expected, found] = [first.1, image.1].map(|header| Box::new(header.affine()));
-    if same_affine(&expected, &found) {
+    let affines = [first.1, image.1].map(Header::affine);
+    if same_affine(&affines[0], &affines[1]) {
         return Ok(());
     }
+    let [expected, found] = affines.map(|affine| show_affine(&affine));
     Err(Error::AffinesDiffer { path: image.0.to_path_buf(), found, first: first.0.to_path_buf(), expected })
 }
 

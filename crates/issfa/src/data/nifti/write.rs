@@ -9,8 +9,8 @@ use flate2::write::GzEncoder;
 use super::header::Header;
 use super::{EARLIEST_VALUES, HEADER_BYTES, place};
 use crate::data::grid::show_grid;
-use crate::data::write::PendingFile;
 use crate::error::{Error, Result};
+use crate::numeric::files::PendingFile;
 
 /// NIfTI's code and bits for float32.
 const FLOAT32: (i16, i16) = (16, 32);

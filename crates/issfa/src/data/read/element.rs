@@ -38,12 +38,12 @@ pub enum ByteOrder {
 
 /// How one value is stored; 64-bit integers beyond 2^53 are rounded when read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Element {
+pub struct Encoding {
     pub kind: Kind,
     pub order: ByteOrder,
 }
 
-impl Element {
+impl Encoding {
     /// Writes the values of `bytes` to the places of `out`, one by one.
     pub fn decode<'a>(self, bytes: &[u8], out: impl Iterator<Item = &'a mut f64>) {
         let order = self.order;

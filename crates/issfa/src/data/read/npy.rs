@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::element::{ByteOrder, Element, Kind};
+use super::element::{ByteOrder, Encoding, Kind};
 use super::map::MappedFile;
 use super::{RowSource, rows_asked_for};
 use crate::error::{Error, Result};
@@ -148,7 +148,7 @@ pub fn read_npy_f32(path: &Path) -> Result<(Vec<usize>, Vec<f32>)> {
 type Parsed<T> = std::result::Result<T, String>;
 
 /// From NumPy's `descr`, such as `<f8`.
-fn parse_descr(descr: &str) -> Parsed<Element> {
+fn parse_descr(descr: &str) -> Parsed<Encoding> {
     let (order, name) = match descr.as_bytes().first() {
         Some(b'<' | b'|') => (ByteOrder::Little, &descr[1..]),
         Some(b'>') => (ByteOrder::Big, &descr[1..]),
@@ -171,7 +171,7 @@ fn parse_descr(descr: &str) -> Parsed<Element> {
         "f8" => Kind::F64,
         _ => return Err(unsupported(descr, name)),
     };
-    Ok(Element { kind, order })
+    Ok(Encoding { kind, order })
 }
 
 fn unsupported(descr: &str, name: &str) -> String {
@@ -195,7 +195,7 @@ enum Layout {
 
 #[derive(Debug, PartialEq)]
 struct Header {
-    element: Element,
+    element: Encoding,
     layout: Layout,
     shape: Vec<usize>,
 }

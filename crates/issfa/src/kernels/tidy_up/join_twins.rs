@@ -7,11 +7,11 @@
 use super::disjoint;
 use crate::comm::all_gather_values;
 use crate::kernels::Info;
-use crate::linalg::Real;
 use crate::model::log_joint::ln_normal_density;
 use crate::model::{Entry, Model, NormalPrior, State, ibp};
+use crate::numeric::linalg::Real;
+use crate::numeric::workers::share;
 use crate::spectral::{FeatureSpectra, Projections, Window, sum_over_tiles};
-use crate::workers::share;
 use std::sync::Arc;
 
 /// Pairs looked at in one sweep.
@@ -303,7 +303,7 @@ mod tests {
                             shared + if at / 20 == at % 20 { state.noise_variance } else { 0.0 }
                         })
                         .collect();
-                    let lower = crate::linalg::cholesky(&covariance, 20).unwrap();
+                    let lower = crate::numeric::linalg::cholesky(&covariance, 20).unwrap();
                     let mut z: Vec<f64> = (0..20).map(|t| model.data.row(t)[v]).collect();
                     let mut ln = 0.0;
                     for i in 0..20 {

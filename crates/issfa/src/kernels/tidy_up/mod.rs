@@ -7,8 +7,8 @@ mod join_twins;
 mod untangle;
 
 use super::{Info, Phase, Turn, refresh};
-use crate::linalg::Real;
 use crate::model::{Model, State};
+use crate::numeric::linalg::Real;
 use crate::spectral::Projections;
 
 /// One look at all suspicious pairs; a feature takes part in one change at most.

@@ -7,10 +7,10 @@
 
 use super::disjoint;
 use crate::kernels::Info;
-use crate::linalg::Real;
 use crate::model::{Entry, State};
+use crate::numeric::linalg::Real;
+use crate::numeric::workers::share;
 use crate::spectral::Projections;
-use crate::workers::share;
 
 /// Directions of the half circle that are tried.
 const DIRECTIONS: usize = 24;

@@ -3,9 +3,9 @@
 use super::super::tile_work::{AddStatistic, Columns};
 use super::super::{FeatureSpectra, SpectralData, TILE, Tiles};
 use crate::comm::{Comm, all_gather_values, part_of};
-use crate::linalg::Real;
-use crate::model::Loadings;
-use crate::workers::share;
+use crate::numeric::linalg::Real;
+use crate::numeric::workers::share;
+use crate::spectral::Loadings;
 
 /// `W'Y`, a row a feature.
 pub(super) fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings, comm: &dyn Comm) -> Vec<Vec<R>> {

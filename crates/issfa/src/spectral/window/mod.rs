@@ -12,11 +12,11 @@ pub use gathered::residuals_at_columns;
 use super::pass::{Projections, project};
 use super::{FeatureSpectra, SpectralData};
 use crate::comm::Comm;
-use crate::linalg::{Eigen, Real, View, multiply};
-use crate::model::Loadings;
+use crate::numeric::linalg::{Eigen, Real, View, multiply};
+use crate::numeric::workers::share;
 use crate::rng::{Purpose, Stream, Streams};
+use crate::spectral::Loadings;
 use crate::structure::{Direction, Structure};
-use crate::workers::share;
 use gathered::{share_out, statistic};
 use rand_distr::{Distribution, StandardNormal};
 use std::collections::BTreeMap;
@@ -492,8 +492,8 @@ fn values_at<R: Real>(columns: &FeatureSpectra<R>, chosen: &[u32]) -> Vec<Vec<f6
 mod tests {
     use super::*;
     use crate::comm::Solo;
-    use crate::linalg::{cholesky, symmetric_eigen};
-    use crate::model::Entry;
+    use crate::numeric::linalg::{cholesky, symmetric_eigen};
+    use crate::spectral::Entry;
     use crate::structure::expression;
 
     /// Five rows of a 3 x 2 grid under a mask with a hole, two features.

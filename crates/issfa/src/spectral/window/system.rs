@@ -2,9 +2,9 @@
 //! conjugate gradients \[M14\].
 
 use super::Window;
-use crate::linalg::Real;
+use crate::numeric::linalg::Real;
+use crate::numeric::workers::share;
 use crate::structure::Direction;
-use crate::workers::share;
 use std::collections::BTreeMap;
 
 /// The precision of some rotated features given the loadings and what was observed, as an operator on their spectra.

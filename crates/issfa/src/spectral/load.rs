@@ -1,14 +1,14 @@
 //! Rows into spectral tiles, as a stream: read a chunk, prepare and transform its rows in parallel, lay them out.
 
-use super::preprocess::MeansOf;
-use super::{Observations, Preprocessing};
 use crate::comm::{Comm, all_gather_values, part_of};
+use crate::data::preprocess::MeansOf;
+use crate::data::{Observations, Preprocessing};
 use crate::error::Result;
-use crate::linalg::Real;
+use crate::numeric::bytes::Element;
+use crate::numeric::linalg::Real;
+use crate::numeric::workers::share;
 use crate::spectral::{SpectralData, TILE, Tiles, Window};
-use crate::store::Element;
 use crate::structure::{Direction, Structure};
-use crate::workers::share;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -3,13 +3,13 @@
 //! Features are compared on unit norm, in the user's units, with their sign turned to the running mean. Standard
 //! deviations live in the site domain, so kept features are transformed back at every kept sweep.
 
+use super::smoothness::full_width;
 use crate::data::{Mask, Preprocessing};
-use crate::linalg::Real;
 use crate::model::State;
+use crate::numeric::linalg::Real;
+use crate::numeric::workers::share;
 use crate::spectral::{FeatureSpectra, SpectralData, Tiles};
 use crate::structure::{Direction, Structure};
-use crate::summary::features::full_width;
-use crate::workers::share;
 use std::collections::HashMap;
 
 /// What it takes to show a spectrum in the user's units, at the sites that take part.

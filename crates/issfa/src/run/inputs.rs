@@ -1,10 +1,10 @@
 //! From settings to observations: which files, runs, rows, sites and covariates take part.
 
-use crate::config::{InputRecord, Settings};
 use crate::data::confounds::{Confounds, read_confounds};
 use crate::data::runs::read_runs;
 use crate::data::{Covariates, Detrend, Mask, Missing, Observations, read};
 use crate::error::Result;
+use crate::run::settings::{InputRecord, Settings};
 use std::path::{Path, PathBuf};
 
 /// Opens the inputs, divided into runs, without the volumes that are dropped at the start of each.

@@ -4,15 +4,15 @@
 //! which no more than the wanted number remain. The set therefore depends on the number of kept sweeps alone, and a
 //! run that is extended stays even.
 
-use crate::config::FORMAT;
 use crate::data::Preprocessing;
-use crate::data::write::copy_file;
 use crate::error::{Error, Result};
-use crate::linalg::Real;
 use crate::model::State;
+use crate::numeric::bytes::{Bundle, Stored};
+use crate::numeric::files::copy_file;
+use crate::numeric::linalg::Real;
+use crate::run::codec::{put_preprocessing, put_spectra, put_state, take_preprocessing, take_spectra, take_state};
+use crate::run::settings::FORMAT;
 use crate::spectral::FeatureSpectra;
-use crate::state_io::{put_preprocessing, put_spectra, put_state, take_preprocessing, take_spectra, take_state};
-use crate::store::{Bundle, Stored};
 use std::fs;
 use std::path::{Path, PathBuf};
 

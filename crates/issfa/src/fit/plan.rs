@@ -1,14 +1,14 @@
 //! What a fit will need, before committing to it: memory and disk by count, seconds per sweep measured on a slice.
 
 use crate::chain::Chain;
-use crate::config::Checked;
-use crate::cost::{self, Network, Size};
 use crate::data::memory;
 use crate::error::Result;
+use crate::fit::cost::{self, Network, Size};
 use crate::fit::{Prepared, Ranks, memory_needed};
-use crate::inputs;
 use crate::kernels::Kernel;
-use crate::linalg::Real;
+use crate::numeric::linalg::Real;
+use crate::run::inputs;
+use crate::run::settings::Checked;
 use crate::structure::Shelf;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -180,7 +180,7 @@ fn measure<R: Real>(checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<M
     let load_seconds = start.elapsed().as_secs_f64();
     let mut schedule = prepared.schedule(1);
     schedule.burn_in = 0;
-    let mut chain = Chain::new(crate::init::k_means(&prepared.model, 15, 0, 1), 0);
+    let mut chain = Chain::new(crate::chain::init::k_means(&prepared.model, 15, 0, 1), 0);
     let first = chain.step(&prepared.model, &schedule)?;
     let (mut kernels, mut fastest, mut n_features, mut proposals) = (BTreeMap::new(), BTreeMap::new(), 0.0, 0.0);
     if prepared.model.window.is_some() {

@@ -1,20 +1,21 @@
 //! Runs of the same data and settings with different seeds as the chains of one run, without reading the data again.
 
-use crate::checkpoint;
-use crate::config::{ChainStream, InputRecord, Record, Settings};
+use crate::chain::Posterior;
 use crate::data::nifti::Header;
 use crate::data::read::npy::read_npy_f32;
-use crate::data::write::copy_file;
 use crate::data::{Mask, read};
-use crate::draws::Draws;
 use crate::error::{Error, Result};
-use crate::linalg::Real;
+use crate::numeric::files::copy_file;
+use crate::numeric::linalg::Real;
 use crate::pca::evidence;
-use crate::run_folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Output, Run, check_output, prepare_output};
+use crate::run::checkpoint;
+use crate::run::draws::Draws;
+use crate::run::folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Output, Run, check_output, prepare_output};
+use crate::run::settings::{ChainStream, InputRecord, Record, Settings};
+use crate::run::trace;
 use crate::structure::{Shelf, Structure};
+use crate::summary::Results;
 use crate::summary::results::{Images, all_but};
-use crate::summary::{Posterior, Results};
-use crate::trace;
 use std::fs;
 use std::path::{Path, PathBuf};
 use toml::Value;

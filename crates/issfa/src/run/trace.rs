@@ -1,11 +1,11 @@
 //! The trace: one row a sweep, in the user's units, as `trace.csv`.
 
-use crate::data::write::write_atomically;
+use crate::chain::sweep::SweepInfo;
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
-use crate::linalg::Real;
 use crate::model::{Model, State};
-use crate::sweep::SweepInfo;
+use crate::numeric::files::write_atomically;
+use crate::numeric::linalg::Real;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};

@@ -1,13 +1,13 @@
 //! Checkpoints: everything a chain needs to go on as if it had never stopped.
 
-use crate::config::FORMAT;
-use crate::draws::check_format;
+use crate::chain::Posterior;
 use crate::error::{Error, Result};
-use crate::linalg::Real;
 use crate::model::State;
-use crate::state_io::{put_posterior, put_state, take_posterior, take_state};
-use crate::store::{Bundle, Stored};
-use crate::summary::Posterior;
+use crate::numeric::bytes::{Bundle, Stored};
+use crate::numeric::linalg::Real;
+use crate::run::codec::{put_posterior, put_state, take_posterior, take_state};
+use crate::run::draws::check_format;
+use crate::run::settings::FORMAT;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,13 +1,13 @@
 //! States, posteriors and preprocessing to and from named arrays.
 
+use crate::chain::posterior::{FeatureMoments, Posterior, Reconstruction};
 use crate::data::regression::RunFit;
 use crate::data::{Centering, Preprocessing};
 use crate::error::Result;
-use crate::linalg::Real;
 use crate::model::{Entry, Loadings, State};
+use crate::numeric::bytes::{Bundle, Stored};
+use crate::numeric::linalg::Real;
 use crate::spectral::{FeatureSpectra, SpectralData, Tiles};
-use crate::store::{Bundle, Stored};
-use crate::summary::posterior::{FeatureMoments, Posterior, Reconstruction};
 
 /// Puts features x modes into a bundle.
 pub fn put_spectra<R: Real>(bundle: &mut Bundle, name: &str, spectra: &FeatureSpectra<R>) {

@@ -4,7 +4,7 @@
 //! to rank 0 at kept sweeps and checkpoints (all features), and in every sweep with held-out rows, is not among them.
 
 use crate::kernels::Kernel;
-use crate::lanes::TILE;
+use crate::numeric::lanes::TILE;
 use std::collections::BTreeMap;
 
 /// Everything that the traffic of a sweep depends on.

@@ -1,13 +1,15 @@
 //! Weights of rows that were not part of the fit, given a kept state: Gibbs updates without births \[M12\].
 
+pub mod transform;
+
 use crate::comm::Solo;
-use crate::data::load::Loaded;
 use crate::kernels::shared_activations::{FeatureTerms, sample_new_row};
-use crate::linalg::Real;
 use crate::model::{Entry, Loadings, NormalPrior, State};
+use crate::numeric::linalg::Real;
+use crate::numeric::workers::share;
 use crate::rng::{Purpose, Streams};
+use crate::spectral::load::Loaded;
 use crate::spectral::{FeatureSpectra, Projections, Window, project, squared_row_norms};
-use crate::workers::share;
 
 /// How many updates a row gets, and how many of the first are left out of the means.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,10 @@
 //! The few dense operations borrowed from `gemm` and `faer`, as safe functions on row-major slices; all sequential.
 
-use crate::structure::{Basis, Direction};
 use faer::{Mat, Par, Side};
 
 /// A number type that spectral data may be stored in.
 pub trait Real:
-    crate::store::Element
+    crate::numeric::bytes::Element
     + Copy
     + Send
     + Sync
@@ -30,12 +29,12 @@ pub trait Real:
     fn mul_add(self, factor: Self, addend: Self) -> Self;
     fn zero() -> Self;
     fn one() -> Self;
-    /// Transforms lines along an axis, as [`Basis::apply`] does, in this precision.
-    fn apply(basis: &dyn Basis, direction: Direction, values: &mut [Self], inner: usize, scratch: &mut Vec<Self>);
+    /// Values and scratch space by the precision that they are in.
+    fn by_precision<'a>(values: &'a mut [Self], scratch: &'a mut Vec<Self>) -> Either<'a>;
 }
 
 macro_rules! real {
-    ($type:ty, $name:literal, $bytes:literal, $reliable:literal, $apply:ident) => {
+    ($type:ty, $name:literal, $bytes:literal, $reliable:literal, $either:ident) => {
         impl Real for $type {
             const NAME: &'static str = $name;
             const RELIABLE: f64 = $reliable;
@@ -61,20 +60,20 @@ macro_rules! real {
             fn one() -> Self {
                 1.0
             }
-            fn apply(
-                basis: &dyn Basis,
-                direction: Direction,
-                values: &mut [Self],
-                inner: usize,
-                scratch: &mut Vec<Self>,
-            ) {
-                basis.$apply(direction, values, inner, scratch);
+            fn by_precision<'a>(values: &'a mut [Self], scratch: &'a mut Vec<Self>) -> Either<'a> {
+                Either::$either(values, scratch)
             }
         }
     };
 }
-real!(f32, "f32", 4, 1e-4, apply_single);
-real!(f64, "f64", 8, 1e-10, apply);
+real!(f32, "f32", 4, 1e-4, Single);
+real!(f64, "f64", 8, 1e-10, Double);
+
+/// Values and scratch space in one of the two precisions.
+pub enum Either<'a> {
+    Single(&'a mut [f32], &'a mut Vec<f32>),
+    Double(&'a mut [f64], &'a mut Vec<f64>),
+}
 
 /// A matrix inside a slice; element (i, j) is at `i * row_stride + j * col_stride`.
 #[derive(Clone, Copy)]

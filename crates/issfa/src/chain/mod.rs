@@ -1,12 +1,19 @@
 //! One chain: which sweeps are kept, and the step that advances it.
 
+pub mod init;
+pub mod posterior;
+mod smoothness;
+pub mod sweep;
+
+pub use posterior::Posterior;
+
 use crate::error::{Error, Result};
 use crate::kernels::{Kernel, Phase, Turn};
-use crate::linalg::Real;
 use crate::model::{Model, State};
+use crate::numeric::linalg::Real;
 use crate::rng::Streams;
 use crate::spectral::Projections;
-use crate::sweep::{self, SweepInfo};
+use sweep::SweepInfo;
 
 /// How long a chain runs and what it keeps. Sweeps count from 1.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Where a chain starts: clusters of rows, or a single small feature.
 
-use crate::linalg::Real;
 use crate::model::{Entry, Loadings, Model, State};
+use crate::numeric::linalg::Real;
 use crate::rng::{Purpose, Streams};
 use crate::spectral::{FeatureSpectra, project, weighted_rows};
 use rand::RngExt;

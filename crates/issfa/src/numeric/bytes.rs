@@ -16,14 +16,17 @@ pub struct Bundle {
 /// An element type that can be stored.
 pub trait Element: Copy {
     const DTYPE: Dtype;
+    /// NumPy's name of the little-endian type.
+    const NPY: &'static str;
     fn write(values: &[Self]) -> Vec<u8>;
     fn read(bytes: &[u8]) -> Vec<Self>;
 }
 
 macro_rules! element {
-    ($type:ty, $dtype:ident, $bytes:literal) => {
+    ($type:ty, $dtype:ident, $npy:literal, $bytes:literal) => {
         impl Element for $type {
             const DTYPE: Dtype = Dtype::$dtype;
+            const NPY: &'static str = $npy;
             fn write(values: &[Self]) -> Vec<u8> {
                 values.iter().flat_map(|v| v.to_le_bytes()).collect()
             }
@@ -33,10 +36,10 @@ macro_rules! element {
         }
     };
 }
-element!(f32, F32, 4);
-element!(f64, F64, 8);
-element!(u32, U32, 4);
-element!(u64, U64, 8);
+element!(f32, F32, "<f4", 4);
+element!(f64, F64, "<f8", 8);
+element!(u32, U32, "<u4", 4);
+element!(u64, U64, "<u8", 8);
 
 impl Bundle {
     /// Adds an array.

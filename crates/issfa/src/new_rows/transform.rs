@@ -1,23 +1,23 @@
 //! New observations under a fitted model: weights, activations and denoised rows, averaged over the kept draws.
 
-use crate::data::load::{Loaded, holes_of, lay_out, to_spectra};
+use crate::chain::posterior::{Shown, unit_images};
 use crate::data::nifti::Header;
 use crate::data::nifti::space::check_same_place;
 use crate::data::preprocess::MeansOf;
 use crate::data::regression::{Regression, RunFit};
 use crate::data::{Detrend, Mask, Observations, Preprocessing};
-use crate::draws::{Draw, Draws};
 use crate::error::{Error, Result};
-use crate::inputs;
-use crate::linalg::{Real, View, multiply};
 use crate::new_rows::{Effort, RowMeans, infer};
+use crate::numeric::linalg::{Real, View, multiply};
+use crate::numeric::workers::share;
 use crate::rng::Streams;
-use crate::run_folder::{MASK_IMAGE, Run};
+use crate::run::draws::{Draw, Draws};
+use crate::run::folder::{MASK_IMAGE, Run};
+use crate::run::inputs;
+use crate::spectral::load::{Loaded, holes_of, lay_out, to_spectra};
 use crate::spectral::{FeatureSpectra, SpectralData, Tiles, Window};
 use crate::structure::{Direction, Structure};
 use crate::summary::features::{read_images, read_table};
-use crate::summary::posterior::{Shown, unit_images};
-use crate::workers::share;
 use std::path::PathBuf;
 use std::sync::Arc;
 

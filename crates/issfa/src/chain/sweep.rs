@@ -1,8 +1,8 @@
 //! One sweep: a list of kernels run once, in order, with what each did and how long it took.
 
 use crate::kernels::{Info, Kernel, Turn};
-use crate::linalg::Real;
 use crate::model::{Model, State};
+use crate::numeric::linalg::Real;
 use crate::spectral::Projections;
 use std::time::Instant;
 

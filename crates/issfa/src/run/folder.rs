@@ -1,12 +1,12 @@
 //! A run folder: its layout, its settings, and the checks before anything in it is used or replaced.
 
-use crate::config::{Checked, FORMAT, Record, Settings};
 use crate::data::nifti::Header;
-use crate::data::write::write_atomically;
 use crate::data::{Mask, Observations, Preprocessing, read};
-use crate::draws::Draws;
 use crate::error::{Error, Result};
-use crate::inputs;
+use crate::numeric::files::write_atomically;
+use crate::run::draws::Draws;
+use crate::run::inputs;
+use crate::run::settings::{Checked, FORMAT, Record, Settings};
 use crate::structure::{Shelf, Structure, expression};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,7 @@
+//! What everything else computes and stores with: dense algebra, vector lanes, threads, arrays as bytes.
+
+pub mod bytes;
+pub mod files;
+pub mod lanes;
+pub mod linalg;
+pub mod workers;

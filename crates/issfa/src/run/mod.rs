@@ -1,0 +1,9 @@
+//! A run: its settings, its record, and its folder with trace, draws and checkpoints.
+
+pub mod checkpoint;
+pub mod codec;
+pub mod draws;
+pub mod folder;
+pub mod inputs;
+pub mod settings;
+pub mod trace;
