@@ -2,9 +2,9 @@
 
 use clap::{Args, ValueEnum};
 use issfa::data::grid::parse_grid;
-use issfa::data::memory;
 use issfa::data::read::expand_inputs;
-use issfa::new_rows::transform::{CenterNew, NewConfounds, NewRows};
+use issfa::data::{Rows, memory};
+use issfa::new_rows::transform::{CenterNew, NewConfounds, NewRowSettings};
 use issfa::structure::{Curve, Shelf, Spectrum, Structure, expression};
 use issfa::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -139,10 +139,10 @@ enum CenterNewName {
 }
 
 impl NewRowOptions {
-    /// The rows, and what they are centred by.
-    pub fn rows(&self, files: &[PathBuf]) -> Result<(NewRows, CenterNew)> {
+    /// The rows, and how they are to be prepared.
+    pub fn rows(&self, files: &[PathBuf]) -> Result<(Rows, NewRowSettings)> {
         let confounds = match &self.confounds[..] {
-            [] => NewConfounds::Unsaid,
+            [] => NewConfounds::OfRows,
             [word] if word == Path::new("none") => NewConfounds::Without,
             files => NewConfounds::Files(expand_inputs(files)?),
         };
@@ -150,6 +150,7 @@ impl NewRowOptions {
             CenterNewName::Train => CenterNew::Train,
             CenterNewName::Own => CenterNew::Own,
         };
-        Ok((NewRows { paths: expand_inputs(files)?, confounds, drop_volumes: self.drop_volumes }, center))
+        let how = NewRowSettings { center, confounds, drop_volumes: self.drop_volumes, drop: Vec::new() };
+        Ok((Rows::open(&expand_inputs(files)?)?, how))
     }
 }

@@ -36,6 +36,12 @@ impl Signals {
         self.came.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether a stop was asked for, to be asked from anywhere.
+    pub fn watch(&self) -> Arc<dyn Fn() -> bool + Send + Sync> {
+        let signals = self.clone();
+        Arc::new(move || signals.came())
+    }
+
     /// The exit code that says so: 128 plus the signal's number.
     pub fn exit_code(&self) -> u8 {
         128 + self.came.load(Ordering::Relaxed) as u8

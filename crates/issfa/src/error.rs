@@ -124,6 +124,10 @@ pub enum Error {
     #[error("cannot write {}: {source}; what was complete before is untouched", path.display())]
     Write { path: PathBuf, source: std::io::Error },
 
+    /// Whoever watches asked for a stop before the chains began.
+    #[error("stopped while the data were being read; nothing was written")]
+    Stopped,
+
     /// The sampler met a number that is not finite.
     #[error(
         "sweep {sweep}: {what} is not finite; the last checkpoint is kept. Check the data for extreme values, or use --precision f64"
@@ -134,7 +138,7 @@ pub enum Error {
 impl Error {
     /// Whether the mistake lies in what the user gave (exit code 2) rather than in the running (exit code 1).
     pub fn is_wrong_use(&self) -> bool {
-        !matches!(self, Error::Write { .. } | Error::Diverged { .. } | Error::RanksDiverged { .. })
+        !matches!(self, Error::Write { .. } | Error::Diverged { .. } | Error::RanksDiverged { .. } | Error::Stopped)
     }
 
     /// A read failure of `path`, for `map_err`.

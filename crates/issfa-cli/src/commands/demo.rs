@@ -7,7 +7,7 @@ use crate::options::Common;
 use clap::Args;
 use issfa::fit::Ranks;
 use issfa::report::write_truth_figures;
-use issfa::run::folder::{Output, Run, check_output, prepare_output};
+use issfa::run::folder::{FIGURES, Output, check_output, prepare_output};
 use issfa::run::settings::Settings;
 use issfa::simulation::Simulation;
 use std::path::PathBuf;
@@ -41,20 +41,20 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         heldout: Some(std::path::absolute(sim.join("heldout.npy")).unwrap_or_default()),
         grid: Some(simulation.grid.clone()),
         sweeps: 300,
-        burn_in: 150,
+        burn_in: Some(150),
+        thin: Some(5),
         keep_draws: 30,
         seed: 1,
         ..Settings::default()
     };
-    fit_into::<f32>(settings.check()?, &fit, Ranks::alone(), common)?;
+    let fitted = fit_into(settings.check()?, &fit, Ranks::alone(), common)?.expect("alone, this process has it all");
     common.say("3. compare with the truth");
-    let run = Run::open(&fit)?;
-    let report = issfa::evaluate::truth::evaluate::<f32>(&run, &sim)?;
-    write_truth_figures::<f32>(&run, &sim)?;
+    let report = issfa::evaluate::truth::evaluate(&fitted, &sim)?;
+    write_truth_figures(&fitted, &sim, &fit.join(FIGURES))?;
     if !common.quiet {
         print_table(&serde_json::to_value(&report).expect("a report is JSON"));
     }
-    let figures = fit.join("figures");
+    let figures = fit.join(FIGURES);
     common.say(&format!(
         "\nLook at {}\n        {}\n        {}\nThen: issfa summary {}",
         figures.join("truth_features.png").display(),

@@ -1,16 +1,12 @@
 //! `issfa evaluate`: a run against a known truth, or by predicting hidden cells.
 
 use super::summary::figure;
-use super::with_precision;
 use crate::Outcome;
 use crate::options::NewRowOptions;
 use clap::Args;
-use issfa::Result;
-use issfa::evaluate::hidden::{self, HiddenReport};
-use issfa::evaluate::truth::{self, TruthReport};
-use issfa::numeric::linalg::Real;
-use issfa::run::folder::Run;
-use std::path::{Path, PathBuf};
+use issfa::evaluate::{hidden, truth};
+use issfa::summary::Fitted;
+use std::path::PathBuf;
 
 /// Measure a run: against a simulation's truth, or on hidden cells of new rows
 #[derive(Args)]
@@ -40,12 +36,12 @@ pub struct Options {
 }
 
 pub fn run(options: Options) -> Outcome {
-    let run = Run::open(&options.run)?;
-    let precision = run.checked.settings.precision;
+    let fitted = Fitted::open(&options.run)?;
     let value = if let Some(simulation) = &options.truth {
-        serde_json::to_value(with_precision!(precision, against_truth(&run, simulation))?)
+        serde_json::to_value(truth::evaluate(&fitted, simulation)?)
     } else {
-        serde_json::to_value(with_precision!(precision, on_hidden_cells(&run, &options))?)
+        let (rows, how) = options.how.rows(&options.data)?;
+        serde_json::to_value(hidden::evaluate(&fitted, &rows, &how, (options.hide, options.seed), None)?)
     };
     let value = value.expect("a report is JSON");
     if options.json {
@@ -54,15 +50,6 @@ pub fn run(options: Options) -> Outcome {
         print_table(&value);
     }
     Ok(())
-}
-
-fn against_truth<R: Real>(run: &Run, simulation: &Path) -> Result<TruthReport> {
-    truth::evaluate::<R>(run, simulation)
-}
-
-fn on_hidden_cells<R: Real>(run: &Run, options: &Options) -> Result<HiddenReport> {
-    let (rows, center) = options.how.rows(&options.data)?;
-    hidden::evaluate::<R>(run, &rows, center, options.hide, options.seed)
 }
 
 /// One figure a line.

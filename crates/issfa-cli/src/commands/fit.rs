@@ -1,6 +1,5 @@
 //! `issfa fit`: from data to a run folder.
 
-use super::with_precision;
 use crate::options::{Common, pair};
 use crate::progress::{Progress, duration};
 use crate::ranks::Job;
@@ -9,18 +8,20 @@ use crate::{Failure, Outcome};
 use clap::{Args, ValueEnum};
 use issfa::data::grid::show_grid;
 use issfa::data::read::expand_inputs;
-use issfa::data::{Centering, Detrend, Missing};
+use issfa::data::{Centering, Detrend, Missing, Rows};
 use issfa::error::bytes;
-use issfa::fit::{Ending, Prepared, Ranks};
+use issfa::fit::{About, Ending, Ranks, Request, Session};
 use issfa::model::ThetaStep;
-use issfa::numeric::linalg::Real;
 use issfa::report::brain::{Which, check_background};
-use issfa::run::folder::{Output, Run, check_output};
-use issfa::run::settings::{Checked, Precision, Preset, Settings};
+use issfa::run::folder::{FIGURES, Output, check_output};
+use issfa::run::settings::{Checked, Precision, Preset, Settings, USUAL_BURN_IN, USUAL_THIN};
 use issfa::structure::{Shelf, expression};
+use issfa::summary::Fitted;
 use issfa::summary::overview::Overview;
-use issfa::{Error, Result, report};
+use issfa::{Error, report};
 use std::path::{Path, PathBuf};
+
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Fit the model: draw from its posterior and write a run folder
 #[derive(Args)]
@@ -202,15 +203,17 @@ pub enum PrecisionName {
 impl FitOptions {
     /// The checked settings: those of the file, then the options given.
     pub fn checked(self) -> Result<Checked> {
-        let unset = (self.burn_in.is_none(), self.thin.is_none());
-        let mut settings = self.settings()?;
-        fit_short_run(&mut settings, unset);
-        settings.check()
+        self.settings()?.check()
     }
 
     fn settings(self) -> Result<Settings> {
         let mut settings = self.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
-        settings.record = None;
+        // The usual schedule, as it stands in the file of a longer run, gives way to that of a short one.
+        let is_usual = settings.burn_in == Some(USUAL_BURN_IN) && settings.sweeps > USUAL_BURN_IN;
+        if is_usual && self.sweeps.is_some_and(|sweeps| sweeps <= USUAL_BURN_IN) {
+            settings.burn_in = None;
+            settings.thin = settings.thin.filter(|thin| *thin != USUAL_THIN);
+        }
         let given = !self.input.is_empty();
         set(&mut settings.input, given.then_some(self.input));
         settings.grid = self.grid.or(settings.grid);
@@ -223,8 +226,8 @@ impl FitOptions {
         settings.time_budget = self.time_budget.or(settings.time_budget);
         set(&mut settings.curve, self.curve);
         set(&mut settings.sweeps, self.sweeps);
-        set(&mut settings.burn_in, self.burn_in);
-        set(&mut settings.thin, self.thin);
+        settings.burn_in = self.burn_in.or(settings.burn_in);
+        settings.thin = self.thin.or(settings.thin);
         set(&mut settings.chains, self.chains);
         set(&mut settings.seed, self.seed);
         set(&mut settings.init, self.init);
@@ -312,42 +315,55 @@ pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
     check_output(&options.out, Output::Run, common.overwrite)?;
     let checked = options.fit.checked()?;
     let ranks = options.ranks.divide(job, checked.settings.chains)?;
-    with_precision!(checked.settings.precision, fit_into(checked, &options.out, ranks, common))
+    fit_into(checked, &options.out, ranks, common).map(|_| ())
 }
 
-/// A run too short for the default burn-in gets two thirds of its sweeps, and keeps all others, unless told otherwise.
-fn fit_short_run(settings: &mut Settings, (burn_in_unset, thin_unset): (bool, bool)) {
-    let default = Settings::default();
-    if burn_in_unset && settings.burn_in == default.burn_in && settings.sweeps <= default.burn_in {
-        settings.burn_in = settings.sweeps * 2 / 3;
-        if thin_unset && settings.thin == default.thin {
-            settings.thin = 1;
-        }
-    }
-}
-
-/// Loads, announces, fits, and reports.
-pub fn fit_into<R: Real>(checked: Checked, out: &Path, ranks: Ranks, common: &Common) -> Outcome {
+/// Loads, announces, fits, and reports; returns what was fitted where this process has it.
+pub fn fit_into(checked: Checked, out: &Path, ranks: Ranks, common: &Common) -> Result<Option<Fitted>, Failure> {
     let tell = |text: &str| common.say(text);
     checked.settings.background.as_deref().map_or(Ok(()), check_background)?;
-    let prepared = Prepared::<R>::load(checked, &Shelf::beside(out, &tell), ranks)?;
-    announce(&prepared, out, common);
     let signals = Signals::listen();
+    let shelf = Shelf::beside(out, &tell);
+    let rows = Rows::open(&checked.settings.input)?;
+    let request = Request { shelf: Some(&shelf), ranks, watch: Some(signals.watch()), ..Request::new(rows, checked) };
+    let session = stopped_early(Session::new(request, Some(out)), &signals)?;
+    run_session(session, out, &signals, common)
+}
+
+/// A stop that was asked for while rows were being read.
+pub fn stopped_early(session: Result<Session>, signals: &Signals) -> Result<Session, Failure> {
+    session.map_err(|error| match error {
+        Error::Stopped => {
+            err!("{error}");
+            Failure::Exit(signals.exit_code())
+        }
+        error => error.into(),
+    })
+}
+
+/// Announces, runs, and reports.
+pub fn run_session(
+    mut session: Session,
+    out: &Path,
+    signals: &Signals,
+    common: &Common,
+) -> Result<Option<Fitted>, Failure> {
+    announce(session.about(), out, common);
     let mut progress = Progress::new(common, signals.clone());
-    let ending = issfa::fit::fit(&prepared, out, &mut progress);
+    let ending = session.run(&mut progress);
     progress.finish();
-    conclude(ending?, out, &signals, prepared.is_first_of_all(), common)
+    conclude(ending?, &session, out, signals, common)
 }
 
 /// The first line: what will be done.
-pub fn announce<R: Real>(prepared: &Prepared<R>, out: &Path, common: &Common) {
-    if !prepared.is_first_of_all() {
+fn announce(about: &About, out: &Path, common: &Common) {
+    if !about.is_first_of_all() {
         return;
     }
-    let settings = &prepared.checked.settings;
-    let record = &prepared.record;
+    let (checked, record) = (&about.checked, &about.record);
+    let settings = &checked.settings;
     let chains = if settings.chains > 1 { format!("{} chains of ", settings.chains) } else { String::new() };
-    let ranks = match (prepared.ranks.all.size(), prepared.ranks.n_groups) {
+    let ranks = match (about.ranks.all.size(), about.ranks.n_groups) {
         (1, _) => String::new(),
         (size, 1) => format!(" on rank 0 of {size}"),
         (size, groups) => format!(" on rank 0 of {size} (chains in {groups} groups side by side)"),
@@ -356,31 +372,31 @@ pub fn announce<R: Real>(prepared: &Prepared<R>, out: &Path, common: &Common) {
         "fit: {} rows x {} sites ({}), {}, {}, about {} of memory{ranks}; {chains}{} sweeps ({} burn-in, then every {} kept); results in {}",
         record.n_rows,
         record.n_sites,
-        show_grid(prepared.structure.grid()),
+        show_grid(about.structure.grid()),
         record.structure,
-        R::NAME,
-        bytes(prepared.memory),
+        about.precision,
+        bytes(about.memory),
         settings.sweeps,
-        settings.burn_in,
-        ordinal(settings.thin),
+        checked.burn_in,
+        ordinal(checked.thin),
         out.display(),
     ));
-    let preparation = settings.preparation(record);
+    let preparation = about.recorded().preparation();
     if !preparation.is_empty() {
         common.say(&format!("data: {preparation}"));
     }
-    if prepared.findings.nothing_left {
+    if about.findings.nothing_left {
         err!(
             "warning: after centring nothing is left of the data: no site varies within a run, so nothing will be found"
         );
     }
-    if prepared.findings.share_of_site_means > 0.5 && settings.center == Some(Centering::None) && record.n_rows > 1 {
+    if about.findings.share_of_site_means > 0.5 && settings.center == Some(Centering::None) && record.n_rows > 1 {
         err!(
             "warning: site means hold {:.0}% of the sum of squares; --center site takes them out first",
-            100.0 * prepared.findings.share_of_site_means
+            100.0 * about.findings.share_of_site_means
         );
     }
-    if prepared.checked.curve.sets_are_confounded() {
+    if checked.curve.sets_are_confounded() {
         err!("warning: with q + q' only the sums of the two parameter sets are identified");
     }
 }
@@ -396,11 +412,12 @@ pub fn ordinal(n: u64) -> String {
 }
 
 /// The figures of a run that has just been made.
-pub fn figures(run: &Run) -> Result<()> {
-    report::write_figures(run)?;
+pub fn figures(fitted: &Fitted, out: &Path) -> Result<()> {
+    let folder = out.join(FIGURES);
+    report::write_figures(fitted, &folder)?;
     // A run may be resumed where its background is not any more.
-    let background = run.checked.settings.background.as_deref().filter(|path| path.is_file());
-    for warning in report::brain::write_brain_figures(run, &Which::Ends, background)? {
+    let background = fitted.settings().background.as_deref().filter(|path| path.is_file());
+    for warning in report::brain::write_brain_figures(fitted, &Which::Ends, background, &folder)? {
         err!("warning: {warning}");
     }
     Ok(())
@@ -420,18 +437,22 @@ pub fn finding(overview: &Overview) -> String {
 }
 
 /// Figures, last words and the exit code.
-pub fn conclude(ending: Ending, out: &Path, signals: &Signals, speaks: bool, common: &Common) -> Outcome {
-    if !speaks {
-        return if ending == Ending::Stopped { Err(Failure::Exit(signals.exit_code())) } else { Ok(()) };
-    }
-    let run = Run::open(out)?;
-    figures(&run)?;
-    let overview = Overview::of(&run)?;
+fn conclude(
+    ending: Ending,
+    session: &Session,
+    out: &Path,
+    signals: &Signals,
+    common: &Common,
+) -> Result<Option<Fitted>, Failure> {
+    let Some(fitted) = session.fitted()? else {
+        return if ending == Ending::Stopped { Err(Failure::Exit(signals.exit_code())) } else { Ok(None) };
+    };
+    figures(&fitted, out)?;
+    let overview = fitted.summary();
     common.say(&finding(&overview));
     match ending {
         Ending::Finished => {
             common.say(&format!("done: {}; next: issfa summary {}", out.display(), out.display()));
-            Ok(())
         }
         Ending::OutOfTime => {
             common.say(&format!(
@@ -439,13 +460,13 @@ pub fn conclude(ending: Ending, out: &Path, signals: &Signals, speaks: bool, com
                 overview.sweeps_done,
                 out.display()
             ));
-            Ok(())
         }
         Ending::Stopped => {
             err!("stopped at sweep {}; issfa resume {} goes on", overview.sweeps_done, out.display());
-            Err(Failure::Exit(signals.exit_code()))
+            return Err(Failure::Exit(signals.exit_code()));
         }
     }
+    Ok(Some(fitted))
 }
 
 /// A short time for people.

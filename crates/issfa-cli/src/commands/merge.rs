@@ -1,16 +1,12 @@
 //! `issfa merge`: runs of the same data and settings with different seeds become the chains of one run.
 
 use super::fit::{figures, finding, ordinal};
-use super::with_precision;
 use crate::Outcome;
 use crate::options::Common;
 use clap::Args;
-use issfa::Result;
 use issfa::data::grid::show_grid;
 use issfa::fit::merge::Merge;
-use issfa::numeric::linalg::Real;
-use issfa::run::folder::Run;
-use issfa::summary::overview::Overview;
+use issfa::summary::Fitted;
 use std::path::{Path, PathBuf};
 
 /// Make runs of the same data and settings, with different seeds, the chains of one run
@@ -30,10 +26,10 @@ pub struct Options {
 pub fn run(options: Options, common: &Common) -> Outcome {
     let merge = Merge::plan(&options.runs, &options.out, common.overwrite)?;
     announce(&merge, &options.out, common);
-    with_precision!(merge.settings.precision, write(&merge))?;
-    let run = Run::open(&options.out)?;
-    figures(&run)?;
-    let overview = Overview::of(&run)?;
+    merge.write()?;
+    let fitted = Fitted::open(&options.out)?;
+    figures(&fitted, &options.out)?;
+    let overview = fitted.summary();
     common.say(&finding(&overview));
     let out = options.out.display();
     if overview.minka_dimension.is_none() {
@@ -44,14 +40,9 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     Ok(())
 }
 
-fn write<R: Real>(merge: &Merge) -> Result<()> {
-    merge.write::<R>()
-}
-
 /// The first lines: what will be done, and which chain comes from where.
 fn announce(merge: &Merge, out: &Path, common: &Common) {
-    let settings = &merge.settings;
-    let record = &merge.runs[0].record;
+    let (checked, record) = (&merge.runs[0].checked, &merge.runs[0].record);
     common.say(&format!(
         "merge: {} runs of {} rows x {} sites ({}), {}; {} chains of {} sweeps ({} burn-in, then every {} kept); results in {}",
         merge.runs.len(),
@@ -61,8 +52,8 @@ fn announce(merge: &Merge, out: &Path, common: &Common) {
         record.structure,
         merge.chains.len(),
         merge.sweep,
-        settings.burn_in,
-        ordinal(settings.thin),
+        checked.burn_in,
+        ordinal(checked.thin),
         out.display(),
     ));
     for (at, source) in merge.chains.iter().enumerate() {

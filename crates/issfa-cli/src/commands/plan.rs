@@ -1,15 +1,13 @@
 //! `issfa plan`: what a fit will need, before committing to it.
 
 use super::fit::{FitOptions, seconds};
-use super::with_precision;
 use crate::Outcome;
 use crate::options::Common;
 use clap::Args;
+use issfa::data::Rows;
 use issfa::error::bytes;
 use issfa::fit::cost::Network;
 use issfa::fit::plan::{Plan, Wanted, plan};
-use issfa::numeric::linalg::Real;
-use issfa::run::settings::Checked;
 use issfa::spectral::TILE;
 use issfa::structure::Shelf;
 use issfa::{Error, Result};
@@ -64,13 +62,10 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let wanted = options.wanted()?;
     let json = options.json;
     let checked = options.fit.checked()?;
-    with_precision!(checked.settings.precision, show(checked, &wanted, json, common))
-}
-
-fn show<R: Real>(checked: Checked, wanted: &Wanted, json: bool, common: &Common) -> Outcome {
     let tell = |text: &str| common.say(text);
     // A plan has no folder of its own: it looks where a run made here would.
-    let plan = plan::<R>(&checked, &Shelf::beside(Path::new("run"), &tell), wanted)?;
+    let shelf = Shelf::beside(Path::new("run"), &tell);
+    let plan = plan(&Rows::open(&checked.settings.input)?, &checked, &shelf, &wanted)?;
     if json {
         out!("{}", serde_json::to_string_pretty(&plan).expect("a plan is JSON"));
     } else {

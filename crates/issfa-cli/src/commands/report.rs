@@ -1,12 +1,12 @@
 //! `issfa report`: (re)make the figures of a run.
 
-use super::with_precision;
 use crate::Outcome;
 use crate::options::Common;
 use clap::Args;
 use issfa::report::brain::{Which, write_brain_figures};
 use issfa::report::{add_evidence, write_truth_figures};
-use issfa::run::folder::Run;
+use issfa::run::folder::FIGURES;
+use issfa::summary::Fitted;
 use issfa::{Error, Result};
 use std::path::PathBuf;
 
@@ -29,13 +29,14 @@ pub struct Options {
 }
 
 pub fn run(options: Options, common: &Common) -> Outcome {
-    let run = Run::open(&options.run)?;
+    let mut fitted = Fitted::open(&options.run)?;
+    let folder = options.run.join(FIGURES);
     // The other figures do not need the data.
-    if let Err(problem) = with_precision!(run.checked.settings.precision, add_evidence(&run)) {
+    if let Err(problem) = add_evidence(&mut fitted, None) {
         err!("warning: no figure of eigenvalues: {problem}");
     }
-    issfa::report::write_figures(&run)?;
-    let of_the_fit = run.checked.settings.background.as_deref();
+    issfa::report::write_figures(&fitted, &folder)?;
+    let of_the_fit = fitted.settings().background.as_deref();
     if let Some(path) = of_the_fit.filter(|path| options.background.is_none() && !path.is_file()) {
         err!(
             "warning: the fit's background {} is not there any more; the mean of the data takes its place",
@@ -43,13 +44,13 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         );
     }
     let background = options.background.as_deref().or(of_the_fit.filter(|path| path.is_file()));
-    for warning in write_brain_figures(&run, &which(options.features.as_deref())?, background)? {
+    for warning in write_brain_figures(&fitted, &which(options.features.as_deref())?, background, &folder)? {
         err!("warning: {warning}");
     }
     if let Some(simulation) = &options.truth {
-        with_precision!(run.checked.settings.precision, write_truth_figures(&run, simulation))?;
+        write_truth_figures(&fitted, simulation, &folder)?;
     }
-    common.say(&format!("figures in {}", run.folder.join("figures").display()));
+    common.say(&format!("figures in {}", folder.display()));
     Ok(())
 }
 

@@ -3,8 +3,7 @@
 use super::fit::seconds;
 use crate::Outcome;
 use clap::Args;
-use issfa::run::folder::Run;
-use issfa::summary::features::read_table;
+use issfa::summary::Fitted;
 use issfa::summary::overview::Overview;
 use std::path::PathBuf;
 
@@ -20,13 +19,13 @@ pub struct Options {
 }
 
 pub fn run(options: Options) -> Outcome {
-    let run = Run::open(&options.run)?;
-    let overview = Overview::of(&run)?;
+    let fitted = Fitted::open(&options.run)?;
+    let overview = fitted.summary();
     if options.json {
         out!("{}", serde_json::to_string_pretty(&overview).expect("an overview is JSON"));
     } else {
         print(&overview);
-        print_features(&run, &overview)?;
+        print_features(&fitted);
         print_synchrony(&overview);
         out!("\nVerdict");
         overview.verdict.iter().for_each(|line| out!("  {line}"));
@@ -98,12 +97,12 @@ fn print_counts(overview: &Overview) {
     out!("number of features: {}{}", shown.join(", "), if counts.len() > 8 { ", ..." } else { "" });
 }
 
-fn print_features(run: &Run, overview: &Overview) -> Outcome {
+fn print_features(fitted: &Fitted) {
     const SHOWN: usize = 15;
-    if overview.n_persistent == 0 {
-        return Ok(());
+    let table = &fitted.found().features.table;
+    if table.is_empty() {
+        return;
     }
-    let table = read_table(&run.folder.join("features.tsv"))?;
     out!(
         "\n{:>8} {:>9} {:>12} {:>10} {:>9} {:>10}  smoothness (FWHM in {}, 90% interval)",
         "feature",
@@ -112,7 +111,7 @@ fn print_features(run: &Run, overview: &Overview) -> Outcome {
         "variance",
         "kurtosis",
         "stability",
-        if run.record.images { "mm" } else { "sites" },
+        if fitted.record().images { "mm" } else { "sites" },
     );
     for row in table.iter().take(SHOWN) {
         let widths: Vec<String> = row
@@ -137,7 +136,6 @@ fn print_features(run: &Run, overview: &Overview) -> Outcome {
     if table.len() > SHOWN {
         out!("  ... {} more in features.tsv", table.len() - SHOWN);
     }
-    Ok(())
 }
 
 fn print_synchrony(overview: &Overview) {

@@ -1,14 +1,13 @@
 //! `issfa transform`: new observations under a fitted model.
 
-use super::with_precision;
 use crate::Outcome;
 use crate::options::{Common, NewRowOptions};
 use clap::Args;
 use issfa::Result;
 use issfa::data::write::{NpyWriter, write_npy_f32};
-use issfa::new_rows::transform::{CenterNew, Fitted};
-use issfa::numeric::linalg::Real;
-use issfa::run::folder::{Output, Run, check_output, prepare_output};
+use issfa::new_rows::transform::CenterNew;
+use issfa::run::folder::{ACTIVATION, Output, RECONSTRUCTION, WEIGHTS, check_output, prepare_output};
+use issfa::summary::Fitted;
 use issfa::summary::export::{self, RunImages};
 use std::path::PathBuf;
 
@@ -32,15 +31,11 @@ pub struct Options {
 }
 
 pub fn run(options: Options, common: &Common) -> Outcome {
-    let run = Run::open(&options.run)?;
-    with_precision!(run.checked.settings.precision, transform(&run, &options, common))
-}
-
-fn transform<R: Real>(run: &Run, options: &Options, common: &Common) -> Outcome {
-    let fitted = Fitted::open(run)?;
-    let (new, center) = options.how.rows(&options.new)?;
-    let observations = fitted.open_rows(&new)?;
-    if observations.space().is_some() && center == CenterNew::Train {
+    let fitted = Fitted::open(&options.run)?;
+    let (rows, mut how) = options.how.rows(&options.new)?;
+    how.drop = options.drop.clone();
+    let observations = fitted.open_rows(&rows, &how)?;
+    if observations.space().is_some() && how.center == CenterNew::Train {
         common.say(
             "centred by the training means; for images of another run or subject --center-new own is usually better",
         );
@@ -48,32 +43,33 @@ fn transform<R: Real>(run: &Run, options: &Options, common: &Common) -> Outcome 
     check_output(&options.out, Output::Transform, common.overwrite)?;
     fitted.check_ids(&options.drop)?;
     prepare_output(&options.out, Output::Transform)?;
-    let (n_rows, k) = (observations.n_rows(), fitted.ids.len());
-    let shape: Vec<usize> = std::iter::once(n_rows).chain(fitted.structure.grid().iter().copied()).collect();
-    let mut reconstruction = NpyWriter::create(&options.out.join("reconstruction.npy"), &shape)?;
+    let (n_rows, ids) = (observations.n_rows(), fitted.ids());
+    let k = ids.len();
+    let shape: Vec<usize> = std::iter::once(n_rows).chain(fitted.structure().grid().iter().copied()).collect();
+    let mut reconstruction = NpyWriter::create(&options.out.join(RECONSTRUCTION), &shape)?;
     let runs = observations.runs();
     let mut images = observations.space().map(|space| RunImages::new(&options.out, space, &runs));
     let (mut weights, mut activation) = (Vec::new(), Vec::new());
-    fitted.transform::<R>(&observations, center, &options.drop, &mut |batch| {
+    fitted.transform_batches(&observations, &how, &mut |batch| {
         weights.extend_from_slice(&batch.weights);
         activation.extend_from_slice(&batch.activation);
         if let Some(images) = &mut images {
-            let rows = batch.reconstruction.chunks_exact(fitted.structure.n_sites());
-            rows.into_iter().try_for_each(|row| -> Result<()> { images.push(row, &fitted.mask) })?;
+            let rows = batch.reconstruction.chunks_exact(fitted.structure().n_sites());
+            rows.into_iter().try_for_each(|row| -> Result<()> { images.push(row, fitted.mask()) })?;
         }
         reconstruction.write_values(&batch.reconstruction)
     })?;
     reconstruction.finish()?;
-    write_npy_f32(&options.out.join("weights.npy"), &[n_rows, k], &weights)?;
-    write_npy_f32(&options.out.join("activation.npy"), &[n_rows, k], &activation)?;
+    write_npy_f32(&options.out.join(WEIGHTS), &[n_rows, k], &weights)?;
+    write_npy_f32(&options.out.join(ACTIVATION), &[n_rows, k], &activation)?;
     let mut files = "weights.npy, activation.npy, reconstruction.npy".to_string();
     if observations.space().is_some() {
-        export::write_courses(&fitted.ids, &weights, &activation, &runs, &options.out)?;
+        export::write_courses(&ids, &weights, &activation, &runs, &options.out)?;
         files += ", and reconstruction_*.nii.gz, weights_*.tsv, activation_*.tsv for each run";
     }
     common.say(&format!(
         "{n_rows} rows, {k} features, mean over {} draws: {files} in {}",
-        fitted.draws.len(),
+        fitted.n_draws(),
         options.out.display()
     ));
     Ok(())

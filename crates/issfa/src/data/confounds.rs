@@ -28,6 +28,27 @@ pub struct Confounds {
     pub n_rows: usize,
 }
 
+impl Confounds {
+    /// Columns with their names, row-major.
+    pub fn from_values(names: &[&str], values: Vec<f64>) -> Result<Confounds> {
+        let n = names.len();
+        let problem = if n == 0 || values.is_empty() || !values.len().is_multiple_of(n) {
+            format!("{} values are not a whole number of rows of {n} columns, at least one", values.len())
+        } else if let Some(at) = values.iter().position(|x| !x.is_finite()) {
+            format!(
+                "row {}, column {} is {}; every confound must be a finite number",
+                at / n,
+                names[at % n],
+                values[at]
+            )
+        } else {
+            let names = names.iter().map(|name| name.to_string()).collect();
+            return Ok(Confounds { names, n_rows: values.len() / n, values });
+        };
+        Err(Error::malformed(Path::new("confounds"), problem))
+    }
+}
+
 /// Reads one file per run and brings all to the same columns, in the order of the first file.
 ///
 /// `columns` keeps only those named, and only those are looked into; none keeps all, and then every file must have the

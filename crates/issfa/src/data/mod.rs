@@ -1,5 +1,6 @@
 //! From files to spectral data: reading, stacking, centring, scaling, transforming.
 
+pub mod array;
 pub mod confounds;
 pub mod covariates;
 pub mod grid;
@@ -10,10 +11,14 @@ pub mod observations;
 pub mod preprocess;
 pub mod read;
 pub mod regression;
+pub mod rows;
 pub mod runs;
 pub mod write;
 
+pub use array::Array;
 pub use covariates::{Covariates, Detrend};
 pub use mask::Mask;
 pub use observations::{Missing, Observations};
 pub use preprocess::{Centering, Preprocessing};
+pub use read::memory::Values;
+pub use rows::Rows;

@@ -3,9 +3,10 @@
 use super::covariates::Covariates;
 use super::grid::show_grid;
 use super::nifti::Header;
-use super::nifti::space::check_same_place;
-use super::read::{self, RowSource};
-use super::runs::{NamedRun, run_names};
+use super::read::RowSource;
+use super::read::memory::Remembered;
+use super::rows::Rows;
+use super::runs::NamedRun;
 use super::{Mask, read::part::Part};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,9 @@ pub const CHUNK_BYTES: usize = 32 << 20;
 
 /// Sees a chunk of rows: the run they belong to, the first one's place in the whole table, and the values.
 pub type Visit<'a> = dyn FnMut(usize, usize, &mut [f64]) -> Result<()> + 'a;
+
+/// Says whether to stop, whenever it is asked.
+pub type Watch = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The rows of all inputs, stacked in the order given.
 pub struct Observations {
@@ -36,6 +40,8 @@ pub struct Observations {
     covariates: Covariates,
     is_cut_short: bool,
     chunk_bytes: usize,
+    /// Asked before every chunk.
+    watch: Option<Watch>,
 }
 
 /// What becomes of cells that are NaN.
@@ -53,32 +59,17 @@ impl Observations {
     /// Opens all files and checks that they have the same sites in the same places. Each file is a run; 3-D images are
     /// the volumes of one.
     pub fn open(paths: &[PathBuf]) -> Result<Observations> {
-        if paths.is_empty() {
-            return Err(Error::setting(
-                "INPUT",
-                "(none)",
-                format!("give at least one {} file, before options that take several files", read::ENDINGS),
-            ));
-        }
-        let sources: Vec<Arc<dyn RowSource>> = read::open_runs(paths)?.into_iter().map(Arc::from).collect();
-        let first = &sources[0];
-        let with_grid = sources.iter().find(|source| source.grid().is_some()).unwrap_or(first);
-        for source in &sources[1..] {
-            let because = |other: &dyn RowSource| format!("as in {}", other.path().display());
-            check_source(source.as_ref(), &[first.n_sites()], &because(first.as_ref()))?;
-            let grid = with_grid.grid().map_or_else(|| vec![first.n_sites()], <[usize]>::to_vec);
-            check_source(source.as_ref(), &grid, &because(with_grid.as_ref()))?;
-        }
-        check_spaces(&sources)?;
-        let n_sites = first.n_sites();
-        // Volumes given one a file are rows of one run.
-        let is_series = sources.len() < paths.len();
-        let input_rows = if is_series { vec![1; paths.len()] } else { sources.iter().map(|s| s.n_rows()).collect() };
+        Ok(Observations::of(&Rows::open(paths)?))
+    }
+
+    /// Rows as they were given, each source a run.
+    pub fn of(rows: &Rows) -> Observations {
+        let n_sites = rows.n_sites();
         let mut observations = Observations {
-            names: run_names(&sources.iter().map(|source| source.path()).collect::<Vec<_>>()),
+            names: rows.run_names(),
             sources: Vec::new(),
             starts: Vec::new(),
-            input_rows,
+            input_rows: rows.input_rows(),
             n_sites,
             mask: Mask::full(n_sites),
             missing: Missing::Error,
@@ -86,9 +77,22 @@ impl Observations {
             covariates: Covariates::default(),
             is_cut_short: false,
             chunk_bytes: CHUNK_BYTES,
+            watch: None,
         };
-        observations.set_sources(sources);
-        Ok(observations)
+        observations.set_sources(rows.sources.clone());
+        observations
+    }
+
+    /// Reads all rows into memory, where they take at most so many bytes, so that files are not read again.
+    pub fn remember(&mut self, most_bytes: u64) -> Result<()> {
+        let n_bytes = self.sources.iter().map(|source| 8 * (source.n_rows() * source.n_sites()) as u64).sum::<u64>();
+        if n_bytes > most_bytes {
+            return Ok(());
+        }
+        for source in self.sources.iter_mut().filter(|source| !source.is_in_memory()) {
+            *source = Arc::new(Remembered::new(source.clone())?);
+        }
+        Ok(())
     }
 
     fn set_sources(&mut self, sources: Vec<Arc<dyn RowSource>>) {
@@ -262,6 +266,11 @@ impl Observations {
         self.is_cut_short
     }
 
+    /// From now on reading ends with an error as soon as the watch says so.
+    pub fn set_watch(&mut self, watch: Watch) {
+        self.watch = Some(watch);
+    }
+
     /// Rows are then read this many bytes (as f64) at a time.
     pub fn set_chunk_bytes(&mut self, chunk_bytes: usize) {
         self.chunk_bytes = chunk_bytes;
@@ -317,6 +326,9 @@ impl Observations {
                 let n_left = n - empty.iter().filter(|row| (first..first + n).contains(*row)).count();
                 let start = self.starts[run] + seen;
                 let wanted = rows.start.max(start)..rows.end.min(start + n_left);
+                if self.watch.as_ref().is_some_and(|wants_stop| wants_stop()) {
+                    return Err(Error::Stopped);
+                }
                 if !wanted.is_empty() {
                     values.resize(n * self.n_sites, 0.0);
                     source.read_rows(first, &mut values)?;
@@ -352,7 +364,7 @@ impl Observations {
     }
 }
 
-fn check_source(source: &dyn RowSource, grid: &[usize], because: &str) -> Result<()> {
+pub(super) fn check_source(source: &dyn RowSource, grid: &[usize], because: &str) -> Result<()> {
     let (path, expected) = (source.path().to_path_buf(), grid.iter().product());
     if source.n_sites() != expected {
         return Err(Error::SitesDiffer { path, found: source.n_sites(), expected, because: because.into() });
@@ -369,13 +381,6 @@ fn check_source(source: &dyn RowSource, grid: &[usize], because: &str) -> Result
 /// The indices of a site along the axes of a grid.
 fn place_on(grid: &[usize], site: usize) -> Vec<usize> {
     (0..grid.len()).map(|axis| site / grid[axis + 1..].iter().product::<usize>() % grid[axis]).collect()
-}
-
-/// Refuses images whose voxels lie elsewhere than those of the first image.
-fn check_spaces(sources: &[Arc<dyn RowSource>]) -> Result<()> {
-    let mut images = sources.iter().filter_map(|source| Some((source.path(), source.space()?)));
-    let Some(first) = images.next() else { return Ok(()) };
-    images.try_for_each(|image| check_same_place(first, image))
 }
 
 /// Which values are let through.

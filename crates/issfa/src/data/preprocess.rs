@@ -27,7 +27,8 @@ impl Centering {
         matches!(self, Centering::Site | Centering::Both)
     }
 
-    fn rows(self) -> bool {
+    /// Whether row means are subtracted.
+    pub fn rows(self) -> bool {
         matches!(self, Centering::Row | Centering::Both)
     }
 }

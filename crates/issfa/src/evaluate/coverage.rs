@@ -9,11 +9,12 @@ use crate::chain::posterior::unit_images;
 use crate::data::preprocess::MeansOf;
 use crate::error::Result;
 use crate::model::{Entry, State};
-use crate::new_rows::transform::Fitted;
 use crate::new_rows::{Effort, infer};
 use crate::numeric::linalg::Real;
 use crate::rng::Streams;
-use crate::run::draws::{Draw, Draws};
+use crate::run::draws::Draw;
+use crate::summary::Fitted;
+use std::ops::Range;
 
 /// The most cells (rows x sites) that are looked at.
 const MOST_CELLS: usize = 2_000_000;
@@ -75,28 +76,29 @@ impl Counts {
 
 /// Compares the latest draws of a fit with the truth.
 pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
-    let Some((n, rank)) = calibrated(fitted.draws.len()) else { return Ok(Coverage::default()) };
-    let draws = &fitted.draws[fitted.draws.len() - n..];
-    let mut features = Matched::new::<R>(fitted, truth, draws)?;
+    let draws = fitted.draws()?;
+    let Some((n, rank)) = calibrated(draws.len()) else { return Ok(Coverage::default()) };
+    let latest = draws.len() - n..draws.len();
+    let mut features = Matched::new::<R>(fitted, truth, latest.clone())?;
     let n_sites = fitted.mask.n_columns();
     let n_rows = |available: usize| (MOST_CELLS / n_sites).max(1).min(available);
     // Rows that were left out of the fit would have to be matched first.
     let n_true_rows = truth.weights.len() / truth.features.len().max(1);
-    let n_fitted = Draws::read::<R>(&draws[0])?.state.loadings.n_rows();
+    let n_fitted = draws.read::<R>(latest.start)?.state.loadings.n_rows();
     let n_training = if n_fitted == n_true_rows { n_rows(n_true_rows) } else { 0 };
     let mut training = Counts::new(clean_training_rows(fitted, truth, n_training));
     let n_heldout = n_rows(truth.heldout.0.len() / n_sites);
     let part = ..n_heldout * n_sites;
     let mut heldout = Counts::new(prepared(fitted, &truth.heldout.1[part], MeansOf::Training));
     let noisy = fitted.load::<R>(&mut prepared(fitted, &truth.heldout.0[part], MeansOf::Training));
-    for (number, path) in draws.iter().enumerate() {
-        let Draw { state, feature_means } = Draws::read::<R>(path)?;
+    for (number, at) in latest.enumerate() {
+        let Draw { state, feature_means } = draws.read::<R>(at)?;
         features.add(&state, fitted);
         let sites = fitted.at_sites(&state.features);
         for row in 0..n_training {
             training.add(row * n_sites, &explained(state.loadings.row(row), &sites, n_sites));
         }
-        let streams = Streams { seed: fitted.seed, chain: 0, sweep: number as u64 };
+        let streams = Streams { seed: fitted.settings().seed, chain: 0, sweep: number as u64 };
         let (weights, _) = infer(&noisy, &state, &feature_means, Effort::ONE_DRAW, &streams, 0);
         for (row, means) in weights.iter().enumerate() {
             let entries = means.weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
@@ -119,15 +121,22 @@ struct Matched {
 }
 
 impl Matched {
-    fn new<R: Real>(fitted: &Fitted, truth: &Truth, draws: &[std::path::PathBuf]) -> Result<Matched> {
-        let mut present = vec![true; fitted.ids.len()];
-        for path in draws {
-            let state = Draws::read::<R>(path)?.state;
-            present.iter_mut().zip(&fitted.ids).for_each(|(present, id)| *present &= state.feature_ids.contains(id));
+    fn new<R: Real>(fitted: &Fitted, truth: &Truth, latest: Range<usize>) -> Result<Matched> {
+        let ids = fitted.ids();
+        let mut present = vec![true; ids.len()];
+        for at in latest {
+            let state = fitted.draws()?.read::<R>(at)?.state;
+            present.iter_mut().zip(&ids).for_each(|(present, id)| *present &= state.feature_ids.contains(id));
         }
         let (mut columns, mut values) = (Vec::new(), Vec::new());
         for feature in truth.features {
-            let cosines = fitted.images.iter().enumerate().map(|(column, image)| (column, cosine(feature, image)));
+            let cosines = fitted
+                .found()
+                .features
+                .means
+                .iter()
+                .enumerate()
+                .map(|(column, image)| (column, cosine(feature, image)));
             let best = cosines.max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()));
             let Some((column, along)) = best.filter(|(column, along)| along.abs() >= FOUND && present[*column]) else {
                 continue;
@@ -142,9 +151,9 @@ impl Matched {
         let images = unit_images(&state.features, &fitted.shown());
         let n_sites = fitted.mask.n_columns();
         for (at, &column) in self.columns.iter().enumerate() {
-            let id = fitted.ids[column];
+            let id = fitted.found().features.table[column].id;
             let place = state.feature_ids.iter().position(|other| *other == id).expect("present in every draw");
-            let mean = &fitted.images[column];
+            let mean = &fitted.found().features.means[column];
             let along: f64 = images[place].0.iter().zip(mean).map(|(x, &m)| x * f64::from(m)).sum();
             let turned: Vec<f64> = images[place].0.iter().map(|x| along.signum() * x).collect();
             self.counts.add(at * n_sites, &turned);

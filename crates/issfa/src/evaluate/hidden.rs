@@ -4,18 +4,19 @@
 use crate::comm::Solo;
 use crate::data::preprocess::MeansOf;
 use crate::data::regression::Regression;
-use crate::data::{Observations, Preprocessing, memory};
+use crate::data::{Observations, Preprocessing, Rows, memory};
 use crate::error::{Error, Result};
-use crate::new_rows::transform::{CenterNew, Fitted, NewRows};
+use crate::new_rows::transform::{CenterNew, NewRowSettings};
 use crate::new_rows::{Effort, feature_terms, infer_row};
 use crate::numeric::linalg::{Real, View, cholesky, multiply};
 use crate::numeric::workers::share;
 use crate::pca;
 use crate::rng::{Purpose, Streams};
-use crate::run::draws::{Draw, Draws};
-use crate::run::folder::Run;
+use crate::run::draws::Draw;
+use crate::run::settings::Precision;
 use crate::spectral::load::{Loaded, training_rows};
 use crate::structure::Direction;
+use crate::summary::Fitted;
 use rand::RngExt;
 use serde::Serialize;
 
@@ -52,33 +53,47 @@ struct Row {
     pca_errors: Vec<f64>,
 }
 
-/// Hides a share of the cells of every new row and predicts them.
-pub fn evaluate<R: Real>(
-    run: &Run,
-    new: &NewRows,
-    center: CenterNew,
-    share_hidden: f64,
-    seed: u64,
+/// Hides a share of the cells of every new row and predicts them. The training rows, which principal components are
+/// taken of, are read from the inputs of the fit unless they are given.
+pub fn evaluate(
+    fitted: &Fitted,
+    new: &Rows,
+    how: &NewRowSettings,
+    (share_hidden, seed): (f64, u64),
+    training: Option<Rows>,
 ) -> Result<HiddenReport> {
     if !(share_hidden > 0.0 && share_hidden < 1.0) {
         return Err(Error::setting("--hide", share_hidden, "give a share above 0 and below 1, such as 0.2"));
     }
-    let fitted = Fitted::open(run)?;
-    let observations = fitted.open_rows(new)?;
-    let (n_rows, n_columns) = (observations.n_rows() as u64, observations.n_columns() as u64);
-    let training = run.record.n_rows as u64 * n_columns * R::BYTES as u64;
-    memory::check("hidden cells of new rows, and principal components", 16 * n_rows * n_columns + training)?;
+    fitted.draws()?;
+    let observations = fitted.open_rows(new, how)?;
     let mut rows = hide(&observations, share_hidden, seed)?;
-    prepare(&mut rows, &observations, &fitted.preprocessing, center);
-    for (number, path) in fitted.draws.iter().enumerate() {
-        let draw = Draws::read::<R>(path)?;
-        let streams = Streams { seed: fitted.seed, chain: 0, sweep: number as u64 };
-        add_predictions(&draw, &fitted, &streams, &mut rows);
+    prepare(&mut rows, &observations, &fitted.preprocessing, how.center);
+    match fitted.settings().precision {
+        Precision::F32 => predict::<f32>(fitted, rows, &observations, training),
+        Precision::F64 => predict::<f64>(fitted, rows, &observations, training),
+    }
+}
+
+fn predict<R: Real>(
+    fitted: &Fitted,
+    mut rows: Vec<Row>,
+    observations: &Observations,
+    training: Option<Rows>,
+) -> Result<HiddenReport> {
+    let (n_rows, n_columns) = (observations.n_rows() as u64, observations.n_columns() as u64);
+    let of_training = fitted.record.n_rows as u64 * n_columns * R::BYTES as u64;
+    memory::check("hidden cells of new rows, and principal components", 16 * n_rows * n_columns + of_training)?;
+    let draws = fitted.draws()?;
+    for number in 0..draws.len() {
+        let draw = draws.read::<R>(number)?;
+        let streams = Streams { seed: fitted.settings().seed, chain: 0, sweep: number as u64 };
+        add_predictions(&draw, fitted, &streams, &mut rows);
     }
     // Of a row without any visible cell nothing can be said.
     rows.retain(|row| row.prepared.iter().any(|x| !x.is_nan()));
-    add_pca_errors::<R>(run, &fitted, &mut rows)?;
-    Ok(report(rows, &fitted))
+    add_pca_errors::<R>(&fitted.training_rows(training)?, fitted, &mut rows)?;
+    Ok(report(rows, fitted))
 }
 
 /// Raw rows with some of their cells hidden.
@@ -163,10 +178,9 @@ fn visible_products(prepared: &[f64], features: &[f64], gram: &[f64], k: usize) 
     (with_data, own)
 }
 
-fn add_pca_errors<R: Real>(run: &Run, fitted: &Fitted, rows: &mut [Row]) -> Result<()> {
-    run.check_inputs()?;
-    let training = run.observations()?;
-    let Loaded { data, window } = training_rows::<R>(&training, &fitted.structure, &fitted.preprocessing, None, &Solo)?;
+fn add_pca_errors<R: Real>(training: &Observations, fitted: &Fitted, rows: &mut [Row]) -> Result<()> {
+    let Loaded { data, window, .. } =
+        training_rows::<R>(training, &fitted.structure, &fitted.preprocessing, None, &Solo)?;
     let components = pca::components(&data, MOST_COMPONENTS).spectra;
     let (d, n_sites) = (components.n_features(), fitted.mask.n_columns());
     let mut images = vec![0.0; d * n_sites];
@@ -236,7 +250,7 @@ fn errors(row: &Row, predicted: &[f64], fitted: &Fitted) -> Vec<f64> {
 }
 
 fn report(rows: Vec<Row>, fitted: &Fitted) -> HiddenReport {
-    let n_draws = fitted.draws.len() as f64;
+    let n_draws = fitted.chains[0].draws.len() as f64;
     let (mut ours, mut n) = (0.0, 0usize);
     let n_tried = rows.iter().map(|row| row.pca_errors.len()).min().unwrap_or(0);
     let mut pca = vec![0.0; n_tried];

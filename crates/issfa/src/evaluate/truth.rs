@@ -4,19 +4,18 @@ use super::coverage::{Truth, coverage};
 use crate::chain::posterior::unit_images;
 use crate::comm::Solo;
 use crate::data::read::npy::{read_npy_f32, read_npy_f64};
-use crate::data::{Mask, Observations, Preprocessing};
+use crate::data::{Mask, Observations, Preprocessing, Rows};
 use crate::error::{Error, Result};
 use crate::model::State;
-use crate::new_rows::transform::{CenterNew, Fitted, NewRows};
+use crate::new_rows::transform::NewRowSettings;
 use crate::numeric::linalg::{Real, symmetric_eigen};
 use crate::pca;
-use crate::run::draws::Draws;
-use crate::run::folder::Run;
-use crate::run::trace;
+use crate::run::settings::Precision;
 use crate::simulation::Simulation;
 use crate::spectral::load::training_rows;
 use crate::spectral::{SpectralData, weighted_rows};
 use crate::structure::{Direction, Shelf, Spectrum, Structure};
+use crate::summary::Fitted;
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
@@ -54,11 +53,18 @@ pub struct TruthReport {
     pub heldout_coverage: Option<f64>,
 }
 
-/// Compares a run with the simulation it was fitted to.
-pub fn evaluate<R: Real>(run: &Run, simulation_folder: &Path) -> Result<TruthReport> {
+/// Compares a fit with the simulation it was made from.
+pub fn evaluate(fitted: &Fitted, simulation_folder: &Path) -> Result<TruthReport> {
+    fitted.draws()?;
+    match fitted.settings().precision {
+        Precision::F32 => compare::<f32>(fitted, simulation_folder),
+        Precision::F64 => compare::<f64>(fitted, simulation_folder),
+    }
+}
+
+fn compare<R: Real>(fitted: &Fitted, simulation_folder: &Path) -> Result<TruthReport> {
     let simulation = Simulation::read(simulation_folder)?;
     let (structure, spectrum) = simulation.check(&Shelf::of(simulation_folder, &simulation.graphs))?;
-    let fitted = Fitted::open(run)?;
     let (_, truth) = read_npy_f32(&simulation_folder.join("truth_features.npy"))?;
     let n_sites = structure.n_sites();
     if fitted.structure.n_sites() != n_sites {
@@ -66,7 +72,7 @@ pub fn evaluate<R: Real>(run: &Run, simulation_folder: &Path) -> Result<TruthRep
             path: simulation_folder.join("truth_features.npy"),
             found: n_sites,
             expected: fitted.structure.n_sites(),
-            because: format!("the run {} has that many", run.folder.display()),
+            because: format!("the run {} has that many", fitted.name().display()),
         });
     }
     let mask = &fitted.mask;
@@ -76,18 +82,18 @@ pub fn evaluate<R: Real>(run: &Run, simulation_folder: &Path) -> Result<TruthRep
     let training = raw_rows::<R>(&simulation_folder.join("observations.npy"), &structure, &everything)?;
     let oracle = oracle_features(&simulation, &training, &structure, &spectrum, simulation_folder)?;
     let oracle: Vec<Vec<f32>> = oracle.iter().map(|image| mask.gather(image)).collect();
-    let cosines: Vec<f64> = truth.iter().map(|feature| best_cosine(feature, &fitted.images)).collect();
-    let heldout_error = heldout_error::<R>(&fitted, simulation_folder)?;
-    let (n_features_mean, weight_kurtosis) = (mean_features(run)?, mean_kurtosis::<R>(&fitted)?);
+    let cosines: Vec<f64> = truth.iter().map(|feature| best_cosine(feature, &fitted.found().features.means)).collect();
+    let heldout_error = heldout_error(fitted, simulation_folder)?;
+    let (n_features_mean, weight_kurtosis) = (mean_features(fitted), mean_kurtosis::<R>(fitted)?);
     let (_, true_weights) = read_npy_f64(&simulation_folder.join("truth_weights.npy"))?;
-    let final_sample = final_sample::<R>(&fitted)?;
+    let final_sample = final_sample::<R>(fitted)?;
     let under_mask = |name: &str| -> Result<Vec<f32>> {
         let (_, values) = read_npy_f32(&simulation_folder.join(name))?;
         Ok(values.chunks_exact(n_sites).flat_map(|row| mask.gather(row)).collect())
     };
     let (heldout, clean) = (under_mask("heldout.npy")?, under_mask("truth_heldout.npy")?);
     let known = Truth { features: &truth, weights: &true_weights, heldout: (&heldout, &clean) };
-    let covered = coverage::<R>(&fitted, &known)?;
+    let covered = coverage::<R>(fitted, &known)?;
     let cosines_with =
         |images: &[Vec<f32>]| truth.iter().map(|feature| best_cosine(feature, images)).collect::<Vec<_>>();
     Ok(TruthReport {
@@ -100,7 +106,7 @@ pub fn evaluate<R: Real>(run: &Run, simulation_folder: &Path) -> Result<TruthRep
         min_cosine: cosines.iter().copied().fold(f64::INFINITY, f64::min),
         n_found: cosines.iter().filter(|cosine| **cosine >= FOUND).count(),
         n_true: truth.len(),
-        n_persistent: fitted.ids.len(),
+        n_persistent: fitted.ids().len(),
         n_features_mean,
         weight_kurtosis,
         truth_weight_kurtosis: kurtosis_with_zeros(true_weights.iter().copied(), true_weights.len() as f64),
@@ -112,7 +118,10 @@ pub fn evaluate<R: Real>(run: &Run, simulation_folder: &Path) -> Result<TruthRep
 
 /// The features of the last kept draw as unit images.
 fn final_sample<R: Real>(fitted: &Fitted) -> Result<Vec<Vec<f32>>> {
-    let state = Draws::read::<R>(fitted.draws.last().expect("a fit that opens has draws"))?.state;
+    let state = {
+        let draws = fitted.draws()?;
+        draws.read::<R>(draws.len() - 1)?.state
+    };
     let images = unit_images(&state.features, &fitted.shown());
     Ok(images.into_iter().map(|(image, _)| image.iter().map(|&x| x as f32).collect()).collect())
 }
@@ -140,12 +149,12 @@ fn raw_rows<R: Real>(path: &Path, structure: &Arc<Structure>, mask: &Mask) -> Re
     Ok(training_rows(&observations, structure, &Preprocessing::nothing(), None, &Solo)?.data)
 }
 
-fn heldout_error<R: Real>(fitted: &Fitted, folder: &Path) -> Result<f64> {
-    let observations = fitted.open_rows(&NewRows::plain(&[folder.join("heldout.npy")]))?;
+fn heldout_error(fitted: &Fitted, folder: &Path) -> Result<f64> {
+    let observations = fitted.open_rows(&Rows::open(&[folder.join("heldout.npy")])?, &NewRowSettings::plain())?;
     let (_, truth) = read_npy_f32(&folder.join("truth_heldout.npy"))?;
     let n_sites = observations.n_sites();
     let mut sum = 0.0;
-    fitted.transform::<R>(&observations, CenterNew::Train, &[], &mut |batch| {
+    fitted.transform_batches(&observations, &NewRowSettings::plain(), &mut |batch| {
         let truth = &truth[batch.first_row * n_sites..];
         let cells = batch.reconstruction.iter().zip(truth).filter(|(x, _)| !x.is_nan());
         sum += cells.map(|(x, t)| f64::from(x - t).powi(2)).sum::<f64>();
@@ -216,24 +225,23 @@ fn oracle_features<R: Real>(
     Ok((0..k).map(&mut unrotate).collect())
 }
 
-fn mean_features(run: &Run) -> Result<f64> {
-    let settings = &run.checked.settings;
-    let rows = trace::read(&run.folder.join("trace.csv"))?;
+fn mean_features(fitted: &Fitted) -> f64 {
+    let (burn_in, thin) = (fitted.checked.burn_in, fitted.checked.thin);
+    let rows = fitted.traces()[0].iter();
     let kept: Vec<f64> = rows
-        .iter()
-        .filter(|row| row.sweep > settings.burn_in && (row.sweep - settings.burn_in).is_multiple_of(settings.thin))
+        .filter(|row| row.sweep > burn_in && (row.sweep - burn_in).is_multiple_of(thin))
         .map(|row| row.n_features as f64)
         .collect();
-    Ok(kept.iter().sum::<f64>() / kept.len() as f64)
+    kept.iter().sum::<f64>() / kept.len() as f64
 }
 
 fn mean_kurtosis<R: Real>(fitted: &Fitted) -> Result<f64> {
+    let draws = fitted.draws()?;
     let mut sum = 0.0;
-    for path in &fitted.draws {
-        let state = Draws::read::<R>(path)?.state;
-        sum += draw_kurtosis(&state, fitted);
+    for at in 0..draws.len() {
+        sum += draw_kurtosis(&draws.read::<R>(at)?.state, fitted);
     }
-    Ok(sum / fitted.draws.len() as f64)
+    Ok(sum / draws.len() as f64)
 }
 
 fn draw_kurtosis<R: Real>(state: &State<R>, fitted: &Fitted) -> f64 {

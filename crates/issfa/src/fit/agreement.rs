@@ -3,7 +3,8 @@
 use crate::comm::Comm;
 use crate::data::read;
 use crate::error::{Error, Result};
-use crate::run::settings::{InputRecord, Settings};
+use crate::run::record::InputRecord;
+use crate::run::settings::Settings;
 use crate::structure::Structure;
 use std::path::Path;
 

@@ -8,14 +8,18 @@ use crate::error::{Error, Result};
 use crate::numeric::files::copy_file;
 use crate::numeric::linalg::Real;
 use crate::pca::evidence;
-use crate::run::checkpoint;
+use crate::run::checkpoint::{self, Checkpoint};
 use crate::run::draws::Draws;
-use crate::run::folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Output, Run, check_output, prepare_output};
-use crate::run::settings::{ChainStream, InputRecord, Record, Settings};
+use crate::run::folder::{
+    CONFIG, MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Output, RECONSTRUCTION, Run, TRACE, WEIGHTS, check_output,
+    prepare_output,
+};
+use crate::run::record::{ChainStream, InputRecord, Record, Recorded};
+use crate::run::settings::{Precision, Settings};
 use crate::run::trace;
 use crate::structure::{Shelf, Structure};
-use crate::summary::Results;
-use crate::summary::results::{Images, all_but};
+use crate::summary::results::compare_chains;
+use crate::summary::{Found, Results};
 use std::fs;
 use std::path::{Path, PathBuf};
 use toml::Value;
@@ -25,7 +29,7 @@ pub struct Merge {
     pub runs: Vec<Run>,
     /// In the order of their new numbers.
     pub chains: Vec<Source>,
-    /// Those of the merged run, with its record.
+    /// Those of the merged run.
     pub settings: Settings,
     /// The sweep at which every chain stands.
     pub sweep: u64,
@@ -60,7 +64,7 @@ impl Merge {
         let sweep = common_sweep(&runs, &chains)?;
         let known = runs.iter().find_map(|run| run.record.sum_of_squares);
         let sum_of_squares = known.ok_or_else(|| Error::ResultsBehind {
-            path: first.folder.join("config.toml"),
+            path: first.folder.join(CONFIG),
             run: first.folder.clone(),
             problem: "was written by an earlier build and has no sum of squares in its record",
         })?;
@@ -70,8 +74,7 @@ impl Merge {
             streams: chains.iter().map(|source| source.stream).collect(),
             ..first.record.clone()
         };
-        let settings =
-            Settings { chains: chains.len() as u32, record: Some(record.clone()), ..first.checked.settings.clone() };
+        let settings = Settings { chains: chains.len() as u32, ..first.checked.settings.clone() };
         let out = out.to_path_buf();
         let merge = Merge { settings, sweep, out, record, sum_of_squares, structure, mask, space, runs, chains };
         merge.chains.iter().try_for_each(|source| merge.check_chain(source))?;
@@ -84,20 +87,23 @@ impl Merge {
     }
 
     /// Makes the merged run. Its `config.toml` comes last: without it the folder is not taken for a run.
-    pub fn write<R: Real>(&self) -> Result<()> {
+    pub fn write(&self) -> Result<()> {
         prepare_output(&self.out, Output::Run)?;
         self.copy_place()?;
-        let mut images = Vec::new();
-        for at in 0..self.chains.len() {
-            images.push(self.bring::<R>(at)?);
+        let bring = |at: usize| match self.settings.precision {
+            Precision::F32 => self.bring::<f32>(at),
+            Precision::F64 => self.bring::<f64>(at),
+        };
+        let mut found = (0..self.chains.len()).map(bring).collect::<Result<Vec<Found>>>()?;
+        compare_chains(&mut found.iter_mut().collect::<Vec<_>>());
+        for (at, found) in found.iter().enumerate() {
+            self.results().write(found, &self.new_folder(at))?;
         }
-        let fingerprint = self.settings.fingerprint();
-        for (at, source) in self.chains.iter().enumerate() {
-            let folder = self.new_folder(at);
-            let posterior = checkpoint::load_posterior(&folder, &fingerprint, self.with_reconstruction())?;
-            self.results().write(&posterior, &all_but(&images, at), source.stream.seed, &folder)?;
-        }
-        Run::write_config(&self.out, &self.settings)
+        Run::write_config(&self.out, &self.recorded())
+    }
+
+    fn recorded(&self) -> Recorded {
+        Recorded { settings: self.settings.clone(), record: self.record.clone() }
     }
 
     fn results(&self) -> Results<'_> {
@@ -122,9 +128,10 @@ impl Merge {
     /// Refuses a chain whose files are damaged, or behind its checkpoint where they are to be copied.
     fn check_chain(&self, source: &Source) -> Result<()> {
         let run = &self.runs[source.run];
-        let fingerprint = run.checked.settings.fingerprint();
-        let posterior = checkpoint::load_posterior(&source.folder, &fingerprint, self.with_reconstruction())?;
-        let path = source.folder.join("trace.csv");
+        let fingerprint = run.recorded().fingerprint();
+        let stored = checkpoint::open(&source.folder)?;
+        let posterior = checkpoint::posterior(&stored, &fingerprint, self.with_reconstruction())?;
+        let path = source.folder.join(TRACE);
         let n_rows = trace::read(&path)?.iter().filter(|row| row.sweep <= self.sweep).count();
         if n_rows as u64 != self.sweep {
             return Err(Error::malformed(&path, format!("has {n_rows} rows of the first {} sweeps", self.sweep)));
@@ -140,9 +147,9 @@ impl Merge {
     fn is_current(&self, folder: &Path, posterior: &Posterior) -> bool {
         let found = self.results().persistent(posterior);
         let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        let written = read_npy_f32(&folder.join("weights.npy")).map(|(_, weights)| bits(&weights));
+        let written = read_npy_f32(&folder.join(WEIGHTS)).map(|(_, weights)| bits(&weights));
         let is_same = written.is_ok_and(|written| written == bits(&found.by_input_row(&found.weights)));
-        is_same && folder.join("reconstruction.npy").is_file()
+        is_same && folder.join(RECONSTRUCTION).is_file()
     }
 
     /// What all chains share: where the sites lie, graphs, and the eigenvalues of the data where a run has them.
@@ -166,33 +173,36 @@ impl Merge {
         Ok(())
     }
 
-    /// Brings a chain into its new folder, all but the results that depend on the other chains; returns its features.
-    fn bring<R: Real>(&self, at: usize) -> Result<Images> {
+    /// Brings a chain into its new folder, all but the results that depend on the other chains; returns what it has found.
+    fn bring<R: Real>(&self, at: usize) -> Result<Found> {
         let (source, folder) = (&self.chains[at], self.new_folder(at));
         let run = &self.runs[source.run];
         fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
-        let own = run.checked.settings.fingerprint();
-        let checkpoint = checkpoint::load::<R>(&source.folder, &own, self.with_reconstruction())?;
+        let own = run.recorded().fingerprint();
+        let stored = checkpoint::open(&source.folder)?;
+        let checkpoint = checkpoint::decode::<R>(&stored, &own, self.with_reconstruction())?;
         if checkpoint.sweep != self.sweep {
             let problem =
                 format!("went from sweep {} to {} meanwhile; wait for the fit to end", self.sweep, checkpoint.sweep);
             return Err(Error::malformed(&checkpoint::path(&source.folder), problem));
         }
-        let (from, to) = (source.folder.join("trace.csv"), folder.join("trace.csv"));
+        let (from, to) = (source.folder.join(TRACE), folder.join(TRACE));
         trace::copy_as(&from, &to, at as u32 + 1, self.sweep)?;
         let draws = |folder: &Path| Draws::new(folder, self.settings.keep_draws);
         draws(&source.folder).copy_to(&draws(&folder), checkpoint.posterior.n_kept)?;
         if self.settings.reconstruct {
             self.copy_reconstruction(run, &source.folder, &folder)?;
         }
-        checkpoint::save(&folder, &self.settings.fingerprint(), &checkpoint)?;
-        Ok(self.results().persistent(&checkpoint.posterior).means)
+        let Checkpoint { sweep, state, posterior, counters } = checkpoint;
+        let fingerprint = self.recorded().fingerprint();
+        checkpoint::save(&folder, &checkpoint::encode(&fingerprint, sweep, &state, &posterior, &counters))?;
+        Ok(self.results().of(&posterior, source.stream.seed))
     }
 
     /// Reconstructions have the means of the data in them, so they are not made again. Files elsewhere may have given the
     /// same runs other names.
     fn copy_reconstruction(&self, run: &Run, from: &Path, to: &Path) -> Result<()> {
-        copy_file(&from.join("reconstruction.npy"), &to.join("reconstruction.npy"))?;
+        copy_file(&from.join(RECONSTRUCTION), &to.join(RECONSTRUCTION))?;
         if self.space.is_none() {
             return Ok(());
         }
@@ -320,8 +330,7 @@ fn same_heldout(one: &Settings, other: &Settings) -> bool {
 /// What two runs must share beside their inputs: of data or of settings, under which name. What explains a difference
 /// comes before what follows from it.
 fn parts(run: &Run) -> Result<Vec<(&'static str, &'static str, Value)>> {
-    let mut settings = run.checked.settings.deciding();
-    let mut record = settings.record.take().unwrap_or_else(|| run.record.clone());
+    let Recorded { mut settings, mut record } = run.recorded().deciding();
     settings.seed = 0;
     // The structure is known by what it is, whatever its files are called.
     (settings.grid, settings.structure) = (None, None);

@@ -1,14 +1,14 @@
 //! What a fit will need, before committing to it: memory and disk by count, seconds per sweep measured on a slice.
 
 use crate::chain::Chain;
-use crate::data::memory;
+use crate::data::{Rows, memory};
 use crate::error::Result;
 use crate::fit::cost::{self, Network, Size};
-use crate::fit::{Prepared, Ranks, memory_needed};
+use crate::fit::{Prepared, Request, memory_needed};
 use crate::kernels::Kernel;
 use crate::numeric::linalg::Real;
 use crate::run::inputs;
-use crate::run::settings::Checked;
+use crate::run::settings::{Checked, Precision};
 use crate::structure::Shelf;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -95,11 +95,18 @@ struct Measured {
 }
 
 /// Plans a fit. What cannot fit into memory is refused with both figures, as `fit` would.
-pub fn plan<R: Real>(checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> Result<Plan> {
+pub fn plan(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> Result<Plan> {
+    match checked.settings.precision {
+        Precision::F32 => plan_in::<f32>(rows, checked, shelf, wanted),
+        Precision::F64 => plan_in::<f64>(rows, checked, shelf, wanted),
+    }
+}
+
+fn plan_in<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> Result<Plan> {
     let settings = &checked.settings;
-    let mut observations = inputs::open(settings)?;
+    let mut observations = inputs::open(rows, settings)?;
     let structure = checked.structure(observations.path(), observations.grid(), observations.n_sites(), shelf)?;
-    inputs::choose_cells(&mut observations, settings, structure.grid())?;
+    inputs::choose_cells(&mut observations, rows, settings, structure.grid(), None)?;
     let (n_given, n_sites) = (observations.n_rows(), observations.n_columns());
     let n_rows = wanted.n_rows.unwrap_or(n_given);
     let memory_on = |n_ranks: usize| memory_needed(&observations, n_rows, R::BYTES, settings, n_ranks);
@@ -108,7 +115,7 @@ pub fn plan<R: Real>(checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> Resul
         memory::check(&format!("a fit of {n_rows} x {n_sites} in {}", R::NAME), memory_bytes)?;
     }
     let most = (SLICE_CELLS / n_sites).clamp(8, n_given.max(8)).min(n_given).min(n_rows);
-    let slices = [measure::<R>(checked, shelf, most.div_ceil(2))?, measure::<R>(checked, shelf, most)?];
+    let slices = [measure::<R>(rows, checked, shelf, most.div_ceil(2))?, measure::<R>(rows, checked, shelf, most)?];
     let chains = f64::from(settings.chains);
     let needs = |&n_features: &usize| {
         let seconds_per_sweep = kernel_seconds(&slices, n_rows, n_features).values().sum();
@@ -168,17 +175,16 @@ pub fn plan<R: Real>(checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> Resul
 }
 
 /// Loads the first rows, starts a chain as the fit would, and times two sweeps after a first one.
-fn measure<R: Real>(checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<Measured> {
+fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<Measured> {
     const SWEEPS: u64 = 2;
     let mut slice = checked.clone();
     slice.settings.spill = None;
     slice.settings.heldout = None;
-    let mut observations = inputs::open(&slice.settings)?;
-    observations.keep_first(n_rows);
     let start = Instant::now();
-    let prepared = Prepared::<R>::from_observations(slice, observations, None, shelf, Ranks::alone())?;
+    let whole = Request::new(Rows { heldout: None, ..rows.clone() }, slice);
+    let prepared = Prepared::<R>::load(Request { shelf: Some(shelf), keep_first: Some(n_rows), ..whole })?;
     let load_seconds = start.elapsed().as_secs_f64();
-    let mut schedule = prepared.schedule(1);
+    let mut schedule = prepared.about.schedule(1);
     schedule.burn_in = 0;
     let mut chain = Chain::new(crate::chain::init::k_means(&prepared.model, 15, 0, 1), 0);
     let first = chain.step(&prepared.model, &schedule)?;
@@ -209,7 +215,7 @@ fn measure<R: Real>(checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<M
         proposals: proposals / SWEEPS as f64,
         n_theta: prepared.model.spectrum.n_parameters(),
         is_partial: prepared.model.window.is_some(),
-        has_holes: prepared.record.n_missing_cells > 0,
+        has_holes: prepared.about.record.n_missing_cells > 0,
     })
 }
 

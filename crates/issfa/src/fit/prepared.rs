@@ -1,45 +1,102 @@
-//! What a fit loads once: inputs read, checked and prepared, the structure, the model, and what the run is known by.
+//! What a fit loads once: rows checked and prepared, the structure, the model, and what the run is known by.
 
 use super::{Ranks, agreement, ranks};
-use crate::chain::Schedule;
-use crate::chain::init;
+use crate::chain::{Schedule, init};
 use crate::comm::{Comm, Solo};
+use crate::data::nifti::Header;
 use crate::data::nifti::space::check_same_place;
-use crate::data::nifti::{Header, write_volume};
+use crate::data::observations::Watch;
 use crate::data::preprocess::Findings;
-use crate::data::{Centering, Mask, Missing, Observations, Preprocessing, memory};
+use crate::data::{Centering, Mask, Missing, Observations, Preprocessing, Rows, memory};
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
 use crate::model::{Model, State};
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::linalg::Real;
-use crate::run::checkpoint::{self};
+use crate::run::checkpoint;
 use crate::run::codec::{put_preprocessing, take_preprocessing};
-use crate::run::folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Run};
+use crate::run::folder::Run;
 use crate::run::inputs;
-use crate::run::settings::{ChainStream, Checked, FORMAT, Init, Record, Settings};
+use crate::run::record::{ChainStream, InputRecord, Record, Recorded};
+use crate::run::settings::{Checked, FORMAT, Init, Settings};
 use crate::run::trace::Units;
 use crate::spectral::load::{Loaded, training_rows};
 use crate::structure::{Shelf, Spectrum, Structure};
-use crate::summary::Results;
+use crate::summary::{Fitted, Results};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Data, structure and model of a fit: everything that is loaded once.
-pub struct Prepared<R> {
+/// What is asked of a fit.
+pub struct Request<'a> {
+    /// The rows to fit.
+    pub rows: Rows,
+    /// The settings.
     pub checked: Checked,
+    /// Where decompositions of graphs may be found.
+    pub shelf: Option<&'a Shelf<'a>>,
+    /// Who shares the work.
+    pub ranks: Ranks,
+    /// What is known of a fit that goes on.
+    pub earlier: Option<Earlier>,
+    /// Asked while rows are read, where one process does that.
+    pub watch: Option<Watch>,
+    /// All but the first so many rows are left out.
+    pub keep_first: Option<usize>,
+}
+
+/// What is known of a fit that goes on.
+#[derive(Clone)]
+pub struct Earlier {
+    /// Its sites.
+    pub mask: Mask,
+    /// Its record.
+    pub record: Record,
+}
+
+impl Request<'_> {
+    /// A new fit in one process.
+    pub fn new(rows: Rows, checked: Checked) -> Request<'static> {
+        let ranks = Ranks::alone();
+        Request { rows, checked, shelf: None, ranks, earlier: None, watch: None, keep_first: None }
+    }
+}
+
+/// What a fit is about, whatever its precision.
+pub struct About {
+    /// The settings.
+    pub checked: Checked,
+    /// What the run is known by.
+    pub record: Record,
+    /// The basis that features live in.
     pub structure: Arc<Structure>,
+    /// The sites that take part.
     pub mask: Mask,
     /// Where the sites lie, for images.
     pub space: Option<Header>,
+    /// The way from raw rows to the sampler's units and back.
     pub preprocessing: Preprocessing,
+    /// What the raw data look like.
     pub findings: Findings,
-    pub model: Model<R>,
-    pub heldout: Option<Loaded<R>>,
-    pub record: Record,
+    /// Means taken off the rows, where rows were centred.
+    pub row_means: Vec<f64>,
+    /// Who shares the work.
     pub ranks: Ranks,
     /// Bytes, about.
     pub memory: u64,
+    /// How data are stored.
+    pub precision: &'static str,
+}
+
+/// A fit with everything that is loaded once.
+pub struct Prepared<R> {
+    /// What it is about.
+    pub about: About,
+    /// Data and priors.
+    pub model: Model<R>,
+    /// Whether there are rows left out whose residual is traced.
+    pub traces_heldout: bool,
+    /// Those rows, on rank 0.
+    pub heldout: Option<Loaded<R>>,
 }
 
 /// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments and products, means and
@@ -67,108 +124,155 @@ pub fn memory_needed(
 /// Rows read at a time when data go to a file.
 const SPILL_CHUNK_BYTES: usize = 256 << 20;
 
+/// The share of the memory that is free which rows may take while they are prepared, so that files are read once for it.
+const SHARE_FOR_ROWS: u64 = 4;
+/// The same where nobody says how much is free.
+const BYTES_FOR_ROWS: u64 = 1 << 30;
+
 impl<R: Real> Prepared<R> {
-    /// Opens, checks and loads the inputs.
-    pub fn load(checked: Checked, shelf: &Shelf, ranks: Ranks) -> Result<Prepared<R>> {
-        let observations = inputs::open(&checked.settings)?;
-        Prepared::from_observations(checked, observations, None, shelf, ranks)
-    }
-
-    /// The same for a run that exists, with its own mask.
-    pub fn load_again(run: Run, ranks: Ranks) -> Result<Prepared<R>> {
-        let (observations, mask) = (inputs::open(&run.checked.settings)?, run.mask()?);
-        let shelf = Shelf::of(&run.folder, &run.record.graphs);
-        Prepared::from_observations(run.checked, observations, Some(mask), &shelf, ranks)
-    }
-
-    /// [`Prepared::load`] on rows that are already open, with a mask if it is known.
-    pub fn from_observations(
-        mut checked: Checked,
-        mut observations: Observations,
-        mask: Option<Mask>,
-        shelf: &Shelf,
-        ranks: Ranks,
-    ) -> Result<Prepared<R>> {
-        let comm = ranks.own.clone();
-        let space = observations.space().cloned();
-        let usual = if space.is_some() { Centering::Site } else { Centering::None };
-        let centering = *checked.settings.center.get_or_insert(usual);
+    /// Checks, prepares and loads rows.
+    pub fn load(request: Request) -> Result<Prepared<R>> {
+        let Request { rows, mut checked, shelf, ranks, earlier, watch, keep_first } = request;
+        inputs::check(&rows, &checked.settings)?;
+        let mut observations = open_rows(&rows, &mut checked, keep_first)?;
         let settings = &checked.settings;
-        if settings.melodic && space.is_none() {
-            return Err(Error::setting("--melodic", true, "MELODIC's files are images, but the input is not NIfTI"));
+        let (records, side) = (inputs::records(&rows, &observations)?, inputs::side_checksums(&rows, settings)?);
+        if let Some(earlier) = &earlier {
+            let checksums: Vec<String> = records.iter().map(|input| input.checksum.clone()).collect();
+            earlier.record.check_inputs(rows.path(), rows.paths(), &checksums, &side)?;
         }
-        if settings.spill.is_some() {
-            // Longer stretches in the file: the disk is written in an order that it likes.
-            observations.set_chunk_bytes(SPILL_CHUNK_BYTES);
-        }
-        let (records, side_checksums) = (inputs::records(settings, &observations)?, inputs::side_checksums(settings)?);
-        agreement::check(ranks.all.as_ref(), settings, &records, &side_checksums)?;
-        let (n_rows, n_sites) = (observations.n_rows(), observations.n_sites());
-        let structure = Arc::new(checked.structure(observations.path(), observations.grid(), n_sites, shelf)?);
+        agreement::check(ranks.all.as_ref(), settings, &records, &side)?;
+        let (path, n_sites) = (observations.path(), observations.n_sites());
+        let structure =
+            Arc::new(checked.structure(path, observations.grid(), n_sites, shelf.unwrap_or(&Shelf::none()))?);
         agreement::check_structure(ranks.all.as_ref(), &structure)?;
-        match mask {
-            Some(mask) => inputs::complete(&mut observations, settings, Some(mask))?,
-            None => inputs::choose_cells(&mut observations, settings, structure.grid())?,
+        if ranks.all.size() == 1 && keep_first.is_none() {
+            let free = memory::available().map_or(BYTES_FOR_ROWS, |bytes| bytes / SHARE_FOR_ROWS);
+            watch.into_iter().for_each(|watch| observations.set_watch(watch));
+            observations.remember(free)?;
         }
-        let n_columns = observations.n_columns();
-        let needed = memory_needed(&observations, observations.n_rows(), R::BYTES, settings, comm.size());
-        memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), needed)?;
+        let known = earlier.as_ref().map(|earlier| earlier.mask.clone());
+        inputs::choose_cells(&mut observations, &rows, settings, structure.grid(), known)?;
+        let streams = earlier.map(|earlier| earlier.record.streams).unwrap_or_default();
+        Prepared::from_observations(checked, &rows, observations, structure, ranks, (records, side, streams))
+    }
+
+    fn from_observations(
+        checked: Checked,
+        rows: &Rows,
+        observations: Observations,
+        structure: Arc<Structure>,
+        ranks: Ranks,
+        (inputs, side_checksums, streams): (Vec<InputRecord>, Vec<String>, Vec<ChainStream>),
+    ) -> Result<Prepared<R>> {
+        let (settings, comm) = (&checked.settings, ranks.own.clone());
+        let (n_rows, n_columns) = (observations.n_rows(), observations.n_columns());
+        let memory = memory_needed(&observations, n_rows, R::BYTES, settings, comm.size());
+        memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), memory)?;
+        let centering = settings.center.unwrap_or_default();
         let (preprocessing, findings) = fit_preprocessing(&observations, centering, settings.scale, comm.as_ref())?;
-        let Loaded { data, window } =
+        let Loaded { data, window, row_means } =
             training_rows(&observations, &structure, &preprocessing, settings.spill.as_deref(), comm.as_ref())?;
         let spectrum = Spectrum::new(&structure, &checked.curve);
         let priors = checked.priors(&spectrum, preprocessing.factor, findings.n_cells)?;
-        let one_by_one = settings.sweep.kernels.contains(&Kernel::FeaturesOneByOne);
-        if window.is_some() && one_by_one {
-            let problem = "draws features from whole rows only; leave out this kernel, or --mask and --missing impute";
-            return Err(Error::setting("kernels", Kernel::FeaturesOneByOne.name(), problem));
-        }
         let mut model = Model::with(data, window, spectrum, priors, comm.clone());
-        model.max_features = settings.max_features.unwrap_or(usize::MAX);
-        model.birth_rounds = settings.sweep.birth_rounds;
-        model.row_sweeps = settings.sweep.row_sweeps;
-        model.joint_every = settings.sweep.joint_every;
-        model.theta_step = settings.theta_step;
+        set_up(&mut model, settings)?;
+        let is_full = observations.mask().is_full();
         let record = Record {
             version: env!("CARGO_PKG_VERSION").into(),
             format: FORMAT,
-            n_rows: observations.n_rows(),
-            n_sites,
+            n_rows,
+            n_sites: observations.n_sites(),
             structure: structure.expression(),
             theta: model.spectrum.parameter_names(),
             data_scale: preprocessing.factor,
-            inputs: records,
-            images: space.is_some(),
+            inputs,
+            images: observations.space().is_some(),
             runs: observations.runs(),
             covariates: preprocessing.covariates.clone(),
             side_checksums,
-            n_masked_sites: (!observations.mask().is_full()).then_some(n_columns),
-            mask_checksum: (!observations.mask().is_full()).then(|| observations.mask().checksum()),
-            n_missing_cells: (observations.n_rows() * n_columns) as u64 - findings.n_cells as u64,
+            n_masked_sites: (!is_full).then_some(n_columns),
+            mask_checksum: (!is_full).then(|| observations.mask().checksum()),
+            n_missing_cells: (n_rows * n_columns) as u64 - findings.n_cells as u64,
             empty_rows: observations.empty_rows(),
             graphs: structure.graph_files(),
             sum_of_squares: Some(findings.sum_of_squares),
-            streams: settings.record.as_ref().map(|record| record.streams.clone()).unwrap_or_default(),
+            streams,
         };
-        let mask = observations.mask().clone();
-        let load = |path: &Path| load_heldout(path, &observations, &structure, &preprocessing, settings);
+        let heldout = heldout_rows(rows, settings)?;
+        let traces_heldout = heldout.is_some();
         // Rank 0 alone looks at them, with features gathered.
-        let heldout = settings.heldout.as_deref().filter(|_| comm.rank() == 0).map(load).transpose()?;
-        Ok(Prepared {
-            memory: needed,
+        let heldout = match heldout.filter(|_| comm.rank() == 0) {
+            Some(heldout) => Some(load_heldout(&heldout, &observations, &structure, &preprocessing, settings)?),
+            None => None,
+        };
+        let (mask, space) = (observations.mask().clone(), observations.space().cloned());
+        let about = About {
+            checked,
+            record,
             structure,
             mask,
             space,
             preprocessing,
             findings,
-            model,
-            heldout,
-            record,
+            row_means,
             ranks,
-            checked,
-        })
+            memory,
+            precision: R::NAME,
+        };
+        Ok(Prepared { about, model, traces_heldout, heldout })
     }
 
+    /// The factors between the sampler's units and the user's.
+    pub fn units(&self) -> Units {
+        Units { data_scale: self.about.preprocessing.factor, degree: self.model.spectrum.degree() }
+    }
+
+    /// Where a chain starts.
+    pub fn initial_state(&self, chain: u32) -> Result<State<R>> {
+        let About { checked, record, ranks: who, .. } = &self.about;
+        let ChainStream { seed, chain } = record.stream(checked.settings.seed, chain);
+        match &checked.init {
+            Init::KMeans(n) => Ok(init::k_means(&self.model, *n, seed, chain)),
+            Init::Empty => Ok(init::empty(&self.model)),
+            Init::Run(folder) => {
+                let state = (who.own.rank() == 0).then(|| self.state_of_run(folder)).transpose()?;
+                let (_, whole) = ranks::broadcast_state(self.model.comm.as_ref(), state.map(|state| (0, state)))?;
+                Ok(ranks::own_part(&self.model, whole))
+            }
+        }
+    }
+
+    /// The state of the run to start from, where there is one.
+    pub(super) fn start_of_run(&self) -> Result<Option<State<R>>> {
+        match &self.about.checked.init {
+            Init::Run(_) => Ok(Some(self.initial_state(1)?)),
+            _ => Ok(None),
+        }
+    }
+
+    fn state_of_run(&self, folder: &Path) -> Result<State<R>> {
+        let (run, record) = (Run::open(folder)?, &self.about.record);
+        let same_structure = run.structure()?.identity() == self.about.structure.identity();
+        let same = run.record.n_rows == record.n_rows && same_structure;
+        if !same || run.record.theta != record.theta {
+            return Err(Error::OtherOrigin {
+                path: folder.to_path_buf(),
+                what: "data or structure",
+                found: format!("{} rows, {}", run.record.n_rows, run.record.structure),
+                expected: format!("{} rows, {}", record.n_rows, record.structure),
+            });
+        }
+        let state = checkpoint::load_state::<R>(folder)?;
+        if state.n_features() > self.model.max_features {
+            let problem = format!("the run to start from has {} features", state.n_features());
+            return Err(Error::setting("--max-features", self.model.max_features, problem));
+        }
+        Ok(state)
+    }
+}
+
+impl About {
     /// Whether this is rank 0 of those that share a chain, which writes what there is to write about it.
     pub fn is_first(&self) -> bool {
         self.ranks.own.rank() == 0
@@ -179,9 +283,9 @@ impl<R: Real> Prepared<R> {
         self.ranks.all.rank() == 0
     }
 
-    /// The factors between the sampler's units and the user's.
-    pub fn units(&self) -> Units {
-        Units { data_scale: self.preprocessing.factor, degree: self.model.spectrum.degree() }
+    /// Settings and record as they are saved with the run.
+    pub fn recorded(&self) -> Recorded {
+        Recorded { settings: self.checked.settings.clone(), record: self.record.clone() }
     }
 
     /// What the results of a chain are about.
@@ -196,25 +300,6 @@ impl<R: Real> Prepared<R> {
         }
     }
 
-    /// Writes which sites take part and, for images, where they lie and what they are on average.
-    pub(super) fn write_place(&self, folder: &Path) -> Result<()> {
-        let Some(space) = &self.space else {
-            let (path, grid) = (folder.join(MASK_FILE), self.structure.grid());
-            return if self.mask.is_full() { Ok(()) } else { self.mask.write(&path, grid) };
-        };
-        let on_grid = |columns: Vec<f32>| self.mask.scatter(&columns, 0.0);
-        write_volume(&folder.join(MASK_IMAGE), space, &on_grid(vec![1.0; self.mask.n_columns()]))?;
-        let mean = self.preprocessing.overall.means.iter().map(|&x| x as f32).collect();
-        write_volume(&folder.join(MEAN_IMAGE), space, &on_grid(mean))
-    }
-
-    /// The settings as they are saved with the run.
-    pub fn recorded_settings(&self) -> Settings {
-        let mut settings = self.checked.settings.clone();
-        settings.record = Some(self.record.clone());
-        settings
-    }
-
     /// The schedule of a chain.
     pub fn schedule(&self, chain: u32) -> Schedule {
         let settings = &self.checked.settings;
@@ -223,57 +308,63 @@ impl<R: Real> Prepared<R> {
             seed,
             chain,
             sweeps: settings.sweeps,
-            burn_in: settings.burn_in,
-            thin: settings.thin,
+            burn_in: self.checked.burn_in,
+            thin: self.checked.thin,
             kernels: settings.sweep.kernels.clone(),
         }
-    }
-
-    /// Where a chain starts.
-    pub fn initial_state(&self, chain: u32) -> Result<State<R>> {
-        let ChainStream { seed, chain } = self.record.stream(self.checked.settings.seed, chain);
-        match &self.checked.init {
-            Init::KMeans(n) => Ok(init::k_means(&self.model, *n, seed, chain)),
-            Init::Empty => Ok(init::empty(&self.model)),
-            Init::Run(folder) => {
-                let state = self.is_first().then(|| self.state_of_run(folder)).transpose()?;
-                let (_, whole) = ranks::broadcast_state(self.model.comm.as_ref(), state.map(|state| (0, state)))?;
-                Ok(ranks::own_part(&self.model, whole))
-            }
-        }
-    }
-
-    /// The state of the run to start from, where there is one.
-    pub(super) fn start_of_run(&self) -> Result<Option<State<R>>> {
-        match &self.checked.init {
-            Init::Run(_) => Ok(Some(self.initial_state(1)?)),
-            _ => Ok(None),
-        }
-    }
-
-    fn state_of_run(&self, folder: &Path) -> Result<State<R>> {
-        let run = Run::open(folder)?;
-        let same_structure = run.structure()?.identity() == self.structure.identity();
-        let same = run.record.n_rows == self.record.n_rows && same_structure;
-        if !same || run.record.theta != self.record.theta {
-            return Err(Error::OtherOrigin {
-                path: folder.to_path_buf(),
-                what: "data or structure",
-                found: format!("{} rows, {}", run.record.n_rows, run.record.structure),
-                expected: format!("{} rows, {}", self.record.n_rows, self.record.structure),
-            });
-        }
-        let state = checkpoint::load_state::<R>(folder)?;
-        if state.n_features() > self.model.max_features {
-            let problem = format!("the run to start from has {} features", state.n_features());
-            return Err(Error::setting("--max-features", self.model.max_features, problem));
-        }
-        Ok(state)
     }
 
     pub(super) fn with_reconstruction(&self) -> Option<(usize, usize)> {
         self.checked.settings.reconstruct.then_some((self.record.n_rows, self.record.n_sites))
     }
+
+    /// A fitted model without chains.
+    pub(super) fn to_fitted(&self) -> Fitted {
+        Fitted {
+            checked: self.checked.clone(),
+            record: self.record.clone(),
+            structure: self.structure.clone(),
+            mask: self.mask.clone(),
+            space: self.space.clone(),
+            preprocessing: self.preprocessing.clone(),
+            chains: Vec::new(),
+            evidence: None,
+            folder: None,
+        }
+    }
+}
+
+/// Opens the rows, and settles what depends on their kind.
+fn open_rows(rows: &Rows, checked: &mut Checked, keep_first: Option<usize>) -> Result<Observations> {
+    let mut observations = inputs::open(rows, &checked.settings)?;
+    keep_first.into_iter().for_each(|n_rows| observations.keep_first(n_rows));
+    let settings = &mut checked.settings;
+    settings.input = rows.paths().to_vec();
+    let usual = if observations.space().is_some() { Centering::Site } else { Centering::None };
+    settings.center.get_or_insert(usual);
+    if settings.melodic && observations.space().is_none() {
+        return Err(Error::setting("--melodic", true, "MELODIC's files are images, but the input is not NIfTI"));
+    }
+    if settings.spill.is_some() {
+        // Longer stretches in the file: the disk is written in an order that it likes.
+        observations.set_chunk_bytes(SPILL_CHUNK_BYTES);
+    }
+    Ok(observations)
+}
+
+/// Gives a model what the settings say about its sweeps.
+fn set_up<R: Real>(model: &mut Model<R>, settings: &Settings) -> Result<()> {
+    let one_by_one = settings.sweep.kernels.contains(&Kernel::FeaturesOneByOne);
+    if model.window.is_some() && one_by_one {
+        let problem = "draws features from whole rows only; leave out this kernel, or --mask and --missing impute";
+        return Err(Error::setting("kernels", Kernel::FeaturesOneByOne.name(), problem));
+    }
+    model.max_features = settings.max_features.unwrap_or(usize::MAX);
+    model.birth_rounds = settings.sweep.birth_rounds;
+    model.row_sweeps = settings.sweep.row_sweeps;
+    model.joint_every = settings.sweep.joint_every;
+    model.theta_step = settings.theta_step;
+    Ok(())
 }
 
 /// Rank 0 reads all rows as a stream and fits; the others are told. (Sums over rows in another order have other bits.)
@@ -308,19 +399,29 @@ fn fit_preprocessing(
     Ok((take_preprocessing(&stored)?, findings))
 }
 
+/// Rows whose residual is traced, from where they were given.
+fn heldout_rows(rows: &Rows, settings: &Settings) -> Result<Option<Rows>> {
+    let heldout = match (&rows.heldout, &settings.heldout) {
+        (Some(heldout), _) => Rows::clone(heldout),
+        (None, Some(path)) => Rows::open(std::slice::from_ref(path))?,
+        (None, None) => return Ok(None),
+    };
+    if !settings.confounds.is_empty() || !rows.confounds.is_empty() {
+        let problem = "the confounds of held-out rows are not known; leave it out and use issfa evaluate --data, or do \
+                       without --confounds";
+        return Err(Error::setting("--heldout", heldout.path().display(), problem));
+    }
+    Ok(Some(heldout))
+}
+
 fn load_heldout<R: Real>(
-    path: &Path,
+    rows: &Rows,
     training: &Observations,
     structure: &Arc<Structure>,
     preprocessing: &Preprocessing,
     settings: &Settings,
 ) -> Result<Loaded<R>> {
-    if !settings.confounds.is_empty() {
-        let problem = "the confounds of held-out rows are not known; leave it out and use issfa evaluate --data, or do without \
-                       --confounds";
-        return Err(Error::setting("--heldout", path.display(), problem));
-    }
-    let mut observations = Observations::open(&[path.to_path_buf()])?;
+    let mut observations = Observations::of(rows);
     observations.check_grid(structure.grid(), "as in the training rows")?;
     if let (Some(own), Some(new)) = (training.space(), observations.space()) {
         check_same_place((training.path(), own), (observations.path(), new))?;
@@ -330,7 +431,7 @@ fn load_heldout<R: Real>(
     if settings.missing == Missing::Impute {
         observations.allow_missing()?;
     }
-    inputs::add_covariates(&mut observations, settings.detrend, &[], None, 0)?;
+    inputs::add_covariates(&mut observations, settings.detrend, &[], 0)?;
     // Held-out rows are new rows: they are centred by the means of all training rows.
     let as_new =
         Preprocessing { runs: vec![preprocessing.overall.clone(); observations.n_runs()], ..preprocessing.clone() };

@@ -1,7 +1,8 @@
 //! How the ranks of a fit are divided, and what they tell each other between sweeps: where to start, what comes next, and
 //! that they still agree.
 
-use super::{Ending, Next};
+use super::Ending;
+use super::chain_run::Next;
 use crate::chain::Chain;
 use crate::comm::{Comm, Solo};
 use crate::error::{Error, Result};
@@ -55,7 +56,7 @@ impl Ranks {
     }
 
     /// Whether a chain (from 1) falls to this rank's group.
-    pub(super) fn run(&self, chain: u32) -> bool {
+    pub(super) fn runs_chain(&self, chain: u32) -> bool {
         (chain as usize - 1) % self.n_groups == self.group
     }
 

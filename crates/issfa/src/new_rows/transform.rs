@@ -1,25 +1,24 @@
 //! New observations under a fitted model: weights, activations and denoised rows, averaged over the kept draws.
 
-use crate::chain::posterior::{Shown, unit_images};
-use crate::data::nifti::Header;
+use super::{Effort, RowMeans, infer};
+use crate::chain::posterior::unit_images;
 use crate::data::nifti::space::check_same_place;
 use crate::data::preprocess::MeansOf;
 use crate::data::regression::{Regression, RunFit};
-use crate::data::{Detrend, Mask, Observations, Preprocessing};
+use crate::data::{Array, Covariates, Detrend, Observations, Rows};
 use crate::error::{Error, Result};
-use crate::new_rows::{Effort, RowMeans, infer};
 use crate::numeric::linalg::{Real, View, multiply};
 use crate::numeric::workers::share;
 use crate::rng::Streams;
-use crate::run::draws::{Draw, Draws};
-use crate::run::folder::{MASK_IMAGE, Run};
+use crate::run::draws::Draw;
+use crate::run::folder::MASK_IMAGE;
 use crate::run::inputs;
+use crate::run::settings::Precision;
 use crate::spectral::load::{Loaded, holes_of, lay_out, to_spectra};
 use crate::spectral::{FeatureSpectra, SpectralData, Tiles, Window};
-use crate::structure::{Direction, Structure};
-use crate::summary::features::{read_images, read_table};
+use crate::structure::Direction;
+use crate::summary::Fitted;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// New rows at a time.
 const BATCH_BYTES: usize = 256 << 20;
@@ -33,58 +32,65 @@ pub enum CenterNew {
     Own,
 }
 
-/// New rows as they are given.
-#[derive(Clone, Debug, Default)]
-pub struct NewRows {
-    pub paths: Vec<PathBuf>,
-    /// One file a run, where the fit had confounds.
+/// How new rows are to be prepared and shown.
+#[derive(Clone, Debug)]
+pub struct NewRowSettings {
+    /// Whose means and slopes are taken off.
+    pub center: CenterNew,
+    /// Those of the new runs, where the fit had confounds.
     pub confounds: NewConfounds,
     /// Rows to leave out at the start of each run; none: as many as in the fit.
     pub drop_volumes: Option<usize>,
+    /// Ids of features that are left out of the reconstruction.
+    pub drop: Vec<u64>,
 }
 
 /// The confounds of new rows.
 #[derive(Clone, Debug, Default)]
 pub enum NewConfounds {
-    /// Nothing was said, which is right only if the fit had none.
+    /// Those that came along with the rows; without any, the fit must have had none.
     #[default]
-    Unsaid,
+    OfRows,
     /// Do without.
     Without,
+    /// One file a run.
     Files(Vec<PathBuf>),
 }
 
-/// A fitted model ready for new rows.
-pub struct Fitted {
-    pub structure: Arc<Structure>,
-    pub mask: Mask,
-    /// Where the sites of a fit of images lie, and the file that says so.
-    pub space: Option<(PathBuf, Header)>,
-    pub preprocessing: Preprocessing,
-    detrend: Detrend,
-    drop_volumes: usize,
-    /// Files of the kept draws, in order.
-    pub draws: Vec<PathBuf>,
-    pub seed: u64,
-    /// Ids and images (by column of the mask) of the persistent features.
-    pub ids: Vec<u64>,
-    pub images: Vec<Vec<f32>>,
+/// New rows under a fitted model, in the user's units.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transformed {
+    /// How strongly rows use the persistent features: rows x K.
+    pub weights: Array,
+    /// How probably they use them: rows x K.
+    pub activation: Array,
+    /// Denoised rows: rows x grid.
+    pub reconstruction: Array,
 }
 
 /// Results for a batch of rows, row-major, in the user's units.
 pub struct Batch {
+    /// The first one's place.
     pub first_row: usize,
     /// Rows x persistent features.
     pub weights: Vec<f32>,
+    /// Rows x persistent features.
     pub activation: Vec<f32>,
     /// Rows x sites.
     pub reconstruction: Vec<f32>,
 }
 
-impl NewRows {
+impl Default for NewRowSettings {
+    fn default() -> NewRowSettings {
+        let (center, confounds) = (CenterNew::Train, NewConfounds::OfRows);
+        NewRowSettings { center, confounds, drop_volumes: None, drop: Vec::new() }
+    }
+}
+
+impl NewRowSettings {
     /// Whole files without confounds, such as those of a simulation.
-    pub fn plain(paths: &[PathBuf]) -> NewRows {
-        NewRows { paths: paths.to_vec(), confounds: NewConfounds::Without, drop_volumes: Some(0) }
+    pub fn plain() -> NewRowSettings {
+        NewRowSettings { confounds: NewConfounds::Without, drop_volumes: Some(0), ..NewRowSettings::default() }
     }
 }
 
@@ -99,66 +105,65 @@ impl Batch {
 }
 
 impl Fitted {
-    /// Opens what a run has kept.
-    pub fn open(run: &Run) -> Result<Fitted> {
-        let draws: Vec<PathBuf> = run.draws().list()?.into_iter().map(|(_, path)| path).collect();
-        if draws.is_empty() {
-            let problem = format!(
-                "has no kept draw yet: draws start after burn-in ({} sweeps); issfa resume goes on with the run",
-                run.checked.settings.burn_in
-            );
-            return Err(Error::malformed(&run.folder, problem));
-        }
-        let mask = run.mask()?;
-        let images = read_images(&run.folder.join("features.npy"))?.1;
-        Ok(Fitted {
-            structure: Arc::new(run.structure()?),
-            space: run.space()?.map(|space| (run.folder.join(MASK_IMAGE), space)),
-            preprocessing: run.preprocessing()?,
-            detrend: run.checked.settings.detrend,
-            drop_volumes: run.checked.settings.drop_volumes,
-            draws,
-            seed: run.checked.settings.seed,
-            ids: read_table(&run.folder.join("features.tsv"))?.iter().map(|row| row.id).collect(),
-            images: images.iter().map(|image| mask.gather(image)).collect(),
-            mask,
+    /// Weights, activations and denoised versions of new rows, averaged over the kept draws. NaN is a cell that was not
+    /// observed.
+    pub fn transform(&self, rows: Rows) -> Result<Transformed> {
+        let how = NewRowSettings::default();
+        let observations = self.open_rows(&rows, &how)?;
+        let (mut weights, mut activation, mut reconstruction) = (Vec::new(), Vec::new(), Vec::new());
+        self.transform_batches(&observations, &how, &mut |batch| {
+            weights.extend(batch.weights);
+            activation.extend(batch.activation);
+            reconstruction.extend(batch.reconstruction);
+            Ok(())
+        })?;
+        let (n_rows, k) = (observations.n_rows(), self.ids().len());
+        let shape: Vec<usize> = std::iter::once(n_rows).chain(self.structure.grid().iter().copied()).collect();
+        Ok(Transformed {
+            weights: Array::new(&[n_rows, k], weights),
+            activation: Array::new(&[n_rows, k], activation),
+            reconstruction: Array::new(&shape, reconstruction),
         })
     }
 
-    /// How spectra of the run are shown.
-    pub fn shown(&self) -> Shown<'_> {
-        Shown { structure: &self.structure, mask: &self.mask, preprocessing: &self.preprocessing }
+    /// The ids of the persistent features.
+    pub fn ids(&self) -> Vec<u64> {
+        self.found().features.table.iter().map(|row| row.id).collect()
     }
 
-    /// Opens new rows under the run's mask and with its covariates; NaN is a cell that was not observed.
-    pub fn open_rows(&self, new: &NewRows) -> Result<Observations> {
-        let mut observations = Observations::open(&new.paths)?;
+    /// New rows under the mask of the fit and with its covariates; NaN is a cell that was not observed.
+    pub fn open_rows(&self, rows: &Rows, how: &NewRowSettings) -> Result<Observations> {
+        let settings = self.settings();
+        let mut observations = Observations::of(rows);
         self.check_sites(&observations)?;
-        let n_dropped = new.drop_volumes.unwrap_or(self.drop_volumes);
+        let n_dropped = how.drop_volumes.unwrap_or(settings.drop_volumes);
         observations.drop_first(n_dropped)?;
         observations.set_mask(self.mask.clone());
         observations.allow_holes();
         // Every batch goes through all kept draws.
         observations.set_chunk_bytes(BATCH_BYTES);
-        let n_trends = usize::from(self.detrend == Detrend::Linear);
+        let n_trends = usize::from(settings.detrend == Detrend::Linear);
         let names = &self.preprocessing.covariates[n_trends..];
-        let files = match &new.confounds {
-            NewConfounds::Files(files) if names.is_empty() => {
-                let problem = "the run was fitted without confounds; leave them out";
-                return Err(Error::setting("--confounds", format!("{} files", files.len()), problem));
+        let columns = (!names.is_empty()).then_some(names);
+        let tables = match &how.confounds {
+            NewConfounds::Without => Vec::new(),
+            NewConfounds::Files(files) if names.is_empty() => return Err(no_confounds(files.len())),
+            NewConfounds::Files(files) => inputs::read_tables(files, columns)?,
+            NewConfounds::OfRows if names.is_empty() && !rows.confounds.is_empty() => {
+                return Err(no_confounds(rows.confounds.len()));
             }
-            NewConfounds::Files(files) => &files[..],
-            NewConfounds::Unsaid if !names.is_empty() => {
+            NewConfounds::OfRows if rows.confounds.is_empty() && !names.is_empty() => {
                 let problem = format!(
                     "the run had confounds taken out ({}); give --confounds FILE... of the new runs, or --confounds none",
                     names.join(", ")
                 );
                 return Err(Error::setting("--confounds", "(nothing)", problem));
             }
-            _ => &[],
+            NewConfounds::OfRows => {
+                rows.confounds.iter().map(|table| (rows.path().to_path_buf(), table.clone())).collect()
+            }
         };
-        let columns = (!names.is_empty()).then_some(names);
-        inputs::add_covariates(&mut observations, self.detrend, files, columns, n_dropped)?;
+        inputs::add_covariates(&mut observations, settings.detrend, &tables, n_dropped)?;
         Ok(observations)
     }
 
@@ -167,7 +172,10 @@ impl Fitted {
         let because = format!("the run's structure is {}", self.structure.expression());
         observations.check_grid(self.structure.grid(), &because)?;
         match (&self.space, observations.space()) {
-            (Some((path, own)), Some(new)) => check_same_place((path, own), (observations.path(), new)),
+            (Some(own), Some(new)) => {
+                let path = self.name().join(MASK_IMAGE);
+                check_same_place((&path, own), (observations.path(), new))
+            }
             _ => Ok(()),
         }
     }
@@ -182,29 +190,33 @@ impl Fitted {
 
     /// Refuses ids that no persistent feature has.
     pub fn check_ids(&self, drop: &[u64]) -> Result<()> {
-        let Some(id) = drop.iter().find(|id| !self.ids.contains(id)) else { return Ok(()) };
-        let known = self.ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let ids = self.ids();
+        let Some(id) = drop.iter().find(|id| !ids.contains(id)) else { return Ok(()) };
+        let known = ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
         Err(Error::setting("--drop", id, format!("no such id in features.tsv; there are: {known}")))
     }
 
-    /// Infers all rows batch by batch. The features with ids in `drop` are left out of the reconstruction.
-    pub fn transform<R: Real>(
+    /// Infers all rows batch by batch.
+    pub fn transform_batches(
         &self,
         observations: &Observations,
-        center: CenterNew,
-        drop: &[u64],
+        how: &NewRowSettings,
         visit: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
         self.check_sites(observations)?;
-        self.check_ids(drop)?;
+        self.check_ids(&how.drop)?;
         let n_sites = observations.n_columns();
-        let own = self.own_fits(observations, center)?;
+        let own = self.own_fits(observations, how.center)?;
         let rows_at_once = (BATCH_BYTES / (8 * n_sites)).max(1);
+        let (covariates, drop) = (observations.covariates(), &how.drop[..]);
         observations.for_each_chunk(&mut |run, first_row, values| {
             for (at, rows) in values.chunks_mut(rows_at_once * n_sites).enumerate() {
                 let means = own.get(run).map_or(MeansOf::Training, MeansOf::These);
                 let first_row = first_row + at * rows_at_once;
-                visit(self.transform_batch::<R>(rows, observations, first_row, means, drop)?)?;
+                visit(match self.settings().precision {
+                    Precision::F32 => self.transform_batch::<f32>(rows, covariates, first_row, means, drop)?,
+                    Precision::F64 => self.transform_batch::<f64>(rows, covariates, first_row, means, drop)?,
+                })?;
             }
             Ok(())
         })
@@ -213,7 +225,7 @@ impl Fitted {
     fn transform_batch<R: Real>(
         &self,
         rows: &mut [f64],
-        observations: &Observations,
+        covariates: &Covariates,
         first_row: usize,
         means: MeansOf,
         drop: &[u64],
@@ -225,16 +237,17 @@ impl Fitted {
             rows.chunks_exact_mut(n_sites).zip(&mut offsets).enumerate(),
             || (),
             |_, (at, (row, offset))| {
-                *offset = self.preprocessing.apply(row, observations.covariates().row(first_row + at), means);
+                *offset = self.preprocessing.apply(row, covariates.row(first_row + at), means);
             },
         );
         let is_empty: Vec<bool> = rows.chunks_exact(n_sites).map(|row| row.iter().all(|x| x.is_nan())).collect();
         let data = self.load::<R>(rows);
-        let mut sums = Sums::new(n_rows, self.structure.n_sites(), self.ids.len());
-        for (number, path) in self.draws.iter().enumerate() {
-            let draw = Draws::read::<R>(path)?;
+        let mut sums = Sums::new(n_rows, self.structure.n_sites(), self.ids().len());
+        let draws = self.draws()?;
+        for number in 0..draws.len() {
+            let draw = draws.read::<R>(number)?;
             // The draw's number keys the streams, so that draws differ and batches do not matter.
-            let streams = Streams { seed: self.seed, chain: 0, sweep: number as u64 };
+            let streams = Streams { seed: self.settings().seed, chain: 0, sweep: number as u64 };
             let (means, _) = infer(&data, &draw.state, &draw.feature_means, Effort::FULL, &streams, first_row);
             self.add_draw(&draw, &means, drop, &mut sums);
         }
@@ -269,22 +282,24 @@ impl Fitted {
         }
         let mut data = SpectralData::zeros(rows.len() / n_columns, Tiles::whole(n_columns));
         lay_out(rows, 0, &mut data);
-        Loaded { data, window: is_partial.then(|| Window::new(self.structure.clone(), self.mask.sites(), holes)) }
+        let window = is_partial.then(|| Window::new(self.structure.clone(), self.mask.sites(), holes));
+        Loaded { data, window, row_means: Vec::new() }
     }
 
     fn add_draw<R: Real>(&self, draw: &Draw<R>, means: &[RowMeans], drop: &[u64], sums: &mut Sums) {
         let state = &draw.state;
         let k = state.n_features();
         let images = unit_images(&state.features, &self.shown());
-        for (column, (id, image)) in self.ids.iter().zip(&self.images).enumerate() {
+        let ids = self.ids();
+        for (column, (id, image)) in ids.iter().zip(&self.found().features.means).enumerate() {
             let Some(place) = state.feature_ids.iter().position(|other| other == id) else { continue };
             let (unit, norm) = &images[place];
             let along: f64 = unit.iter().zip(image).map(|(x, &m)| x * f64::from(m)).sum();
             let factor = if along < 0.0 { -norm } else { *norm };
             sums.present[column] += 1.0;
             for (row, means) in means.iter().enumerate() {
-                sums.weights[row * self.ids.len() + column] += factor * means.weights[place];
-                sums.activation[row * self.ids.len() + column] += means.activation[place];
+                sums.weights[row * ids.len() + column] += factor * means.weights[place];
+                sums.activation[row * ids.len() + column] += means.activation[place];
             }
         }
         let kept = |place: usize| !drop.contains(&state.feature_ids[place]);
@@ -304,7 +319,7 @@ impl Fitted {
     }
 
     fn finish(&self, sums: Sums, first_row: usize, means: MeansOf, offsets: &[f64]) -> Batch {
-        let k = self.ids.len();
+        let k = self.ids().len();
         let mean = |values: &[f64]| -> Vec<f32> {
             values.iter().enumerate().map(|(at, x)| (x / sums.present[at % k].max(1.0)) as f32).collect()
         };
@@ -320,6 +335,11 @@ impl Fitted {
         });
         Batch { first_row, weights: mean(&sums.weights), activation: mean(&sums.activation), reconstruction }
     }
+}
+
+fn no_confounds(n_given: usize) -> Error {
+    let problem = "the run was fitted without confounds; leave them out";
+    Error::setting("--confounds", format!("{n_given} files"), problem)
 }
 
 /// Sums over draws.

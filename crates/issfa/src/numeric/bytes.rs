@@ -72,6 +72,12 @@ impl Bundle {
         safetensors::serialize(self.views(), Some(self.header())).expect("named arrays can be written")
     }
 
+    /// Everything as if it had been read back; `name` is for messages.
+    pub fn into_stored(self, name: &str) -> Stored {
+        let notes = self.notes.clone();
+        Stored { path: name.into(), bytes: self.to_bytes(), notes }
+    }
+
     /// Writes everything to a temporary file, flushes it to disk and renames it.
     pub fn save(&self, path: &Path) -> Result<()> {
         let (views, header) = (self.views(), self.header());
@@ -109,6 +115,16 @@ impl Stored {
     /// Reads a whole file and checks its header.
     pub fn open(path: &Path) -> Result<Stored> {
         Stored::from_bytes(fs::read(path).map_err(Error::read(path))?, path)
+    }
+
+    /// Where it was read.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The whole as it would be in a file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// What [`Bundle::to_bytes`] made; `path` is for messages.

@@ -3,15 +3,14 @@
 
 use crate::data::nifti::Header;
 use crate::data::read;
-use crate::data::read::npy::read_npy_f32;
 use crate::data::runs::NamedRun;
 use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::figures::brain::{BrainFigure, TimeCourse, Volume, brain_figure};
 use crate::figures::lines::{LinePanel, Series, panels};
-use crate::run::folder::{MEAN_IMAGE, Run};
-use crate::summary::features::{FeatureRow, read_images, read_table, threshold};
-use crate::summary::synchrony::{self, Synchrony};
+use crate::summary::features::{FeatureRow, threshold};
+use crate::summary::synchrony::Synchrony;
+use crate::summary::{Fitted, Found};
 use std::fs;
 use std::path::Path;
 
@@ -47,32 +46,36 @@ struct Results {
     background: Background,
 }
 
-/// Draws the features of a run on images, over `background` or else the mean of the data. Returns what a person should
-/// know. Nothing happens for other runs.
-pub fn write_brain_figures(run: &Run, which: &Which, background: Option<&Path>) -> Result<Vec<String>> {
-    let folder = run.folder.join("figures");
-    write_ranking(run, &folder)?;
-    let Some(header) = run.space()? else { return Ok(Vec::new()) };
-    let table = read_table(&run.folder.join("features.tsv"))?;
-    if table.is_empty() {
-        return Ok(Vec::new());
-    }
-    let read = |name: &str| Ok::<_, Error>(read_npy_f32(&run.folder.join(name))?.1);
+/// Draws the features of a fit of images into a folder, over `background` or else the mean of the data. Returns what a
+/// person should know. Nothing happens for other fits.
+pub fn write_brain_figures(
+    fitted: &Fitted,
+    which: &Which,
+    background: Option<&Path>,
+    folder: &Path,
+) -> Result<Vec<String>> {
+    let Found { features, synchrony } = fitted.found();
+    write_ranking(synchrony, folder)?;
+    let Some(header) = fitted.space.clone().filter(|_| !features.table.is_empty()) else { return Ok(Vec::new()) };
+    let images = fitted.features();
     let results = Results {
-        images: read_images(&run.folder.join("features.npy"))?.1,
-        ranking: synchrony::read(&run.folder)?.unwrap_or_default(),
-        weights: read("weights.npy")?,
-        activation: read("activation.npy")?,
-        background: Background::read(background.unwrap_or(&run.folder.join(MEAN_IMAGE)))?,
+        images: (0..images.shape[0]).map(|at| images.row(at).to_vec()).collect(),
+        ranking: synchrony.clone(),
+        weights: fitted.weights().values,
+        activation: fitted.activation().values,
+        background: match background {
+            Some(path) => Background::read(path)?,
+            None => Background::mean(fitted, &header),
+        },
         header,
-        table,
+        table: features.table.clone(),
     };
     let chosen = results.choose(which)?;
     // Only now that nothing is missing.
-    remove_old(&folder)?;
+    remove_old(folder)?;
     for place in chosen {
         let id = results.table[place].id;
-        results.figure(run, place)?.save(&folder, &format!("feature_{id}"))?;
+        results.figure(fitted, place)?.save(folder, &format!("feature_{id}"))?;
     }
     Ok(background.and_then(|path| results.warning(path)).into_iter().collect())
 }
@@ -82,8 +85,10 @@ pub fn check_background(path: &Path) -> Result<()> {
     Background::read(path).map(|_| ())
 }
 
-fn write_ranking(run: &Run, folder: &Path) -> Result<()> {
-    let Some(ranking) = synchrony::read(&run.folder)? else { return Ok(()) };
+fn write_ranking(ranking: &[Synchrony], folder: &Path) -> Result<()> {
+    if ranking.is_empty() {
+        return Ok(());
+    }
     let series = |name: &str, of: fn(&Synchrony) -> f64| Series {
         name: name.into(),
         x: (1..=ranking.len()).map(|rank| rank as f64).collect(),
@@ -113,6 +118,12 @@ fn remove_old(folder: &Path) -> Result<()> {
 }
 
 impl Background {
+    /// The mean of the data, 0 outside of the mask.
+    fn mean(fitted: &Fitted, header: &Header) -> Background {
+        let means: Vec<f32> = fitted.preprocessing.overall.means.iter().map(|&x| x as f32).collect();
+        Background { header: header.clone(), values: fitted.mask.scatter(&means, 0.0) }
+    }
+
     fn read(path: &Path) -> Result<Background> {
         let source = read::open(path)?;
         let Some(header) = source.space().cloned() else {
@@ -152,9 +163,8 @@ impl Results {
         Error::setting("--features", id, format!("no such id in features.tsv; there are: {known}"))
     }
 
-    fn figure(&self, run: &Run, place: usize) -> Result<Figure> {
-        let mask = run.mask()?;
-        let exceed = run.checked.settings.exceed;
+    fn figure(&self, fitted: &Fitted, place: usize) -> Result<Figure> {
+        let (mask, exceed) = (&fitted.mask, fitted.settings().exceed);
         let columns = mask.gather(&self.images[place]);
         let image = mask.scatter(&columns, f32::NAN);
         let times = if exceed == 2.0 { "twice".into() } else { format!("{exceed} times") };
@@ -165,7 +175,7 @@ impl Results {
             threshold: threshold(&columns, exceed),
             threshold_note: format!("{times} the mean absolute value"),
             background: Some(Volume { grid: header.grid, values, affine: header.affine() }),
-            time_courses: self.courses(run, place),
+            time_courses: self.courses(fitted, place),
             repetition_seconds: self.header.space.repetition_seconds(),
         }))
     }
@@ -184,11 +194,11 @@ impl Results {
         format!("Feature {}: {}", row.id, parts.join("; "))
     }
 
-    fn courses(&self, run: &Run, place: usize) -> Vec<TimeCourse> {
+    fn courses(&self, fitted: &Fitted, place: usize) -> Vec<TimeCourse> {
         let k = self.table.len();
         let mut first = 0;
         // Rows that were dropped keep their place in time.
-        let n_dropped = run.checked.settings.drop_volumes;
+        let n_dropped = fitted.settings().drop_volumes;
         let course = |run: &NamedRun| {
             let rows = first..first + run.n_rows;
             first += run.n_rows;
@@ -200,7 +210,7 @@ impl Results {
                 active: std::iter::repeat_n(true, n_dropped).chain(active).collect(),
             }
         };
-        run.record.runs.iter().map(course).collect()
+        fitted.record.runs.iter().map(course).collect()
     }
 
     /// A template under data that were not brought to its space shows features in wrong places.

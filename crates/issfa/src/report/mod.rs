@@ -4,76 +4,81 @@ pub mod brain;
 
 use crate::comm::Solo;
 use crate::data::read::npy::read_npy_f32;
-use crate::data::{memory, read};
+use crate::data::{Array, Rows, memory, read};
 use crate::error::{Error, Result};
 use crate::figures::bars::{columns, histogram};
 use crate::figures::images::{GalleryOptions, GalleryRow, Limits, Panel, gallery};
 use crate::figures::lines::{LinePanel, Mark, Series, panels};
 use crate::figures::ticks::{Scale, number};
-use crate::new_rows::transform::{CenterNew, Fitted, NewRows};
+use crate::new_rows::transform::NewRowSettings;
 use crate::numeric::linalg::Real;
-use crate::pca::evidence::{self, EvidenceCurve};
-use crate::run::folder::Run;
-use crate::run::trace::{self, TraceRow};
+use crate::pca::evidence::EvidenceCurve;
+use crate::run::settings::Precision;
+use crate::run::trace::TraceRow;
 use crate::spectral::load::training_rows;
 use crate::structure::{Direction, Spectrum, Structure};
-use crate::summary::features::{excess_kurtosis, read_images, read_table};
+use crate::summary::Fitted;
+use crate::summary::features::{excess_kurtosis, read_images};
 use std::path::Path;
-use std::sync::Arc;
 
 /// The most features a gallery shows.
 const MOST_SHOWN: usize = 50;
 
-/// (Re)makes `figures/` of a run: traces, features, the posterior of K, weights.
-pub fn write_figures(run: &Run) -> Result<()> {
-    let folder = run.folder.join("figures");
-    let mut chains = Vec::new();
-    for chain in run.chain_folders() {
-        chains.push(trace::read(&chain.join("trace.csv"))?);
-    }
-    if chains.iter().all(Vec::is_empty) {
+/// (Re)makes the figures of a fit in a folder: traces, features, the posterior of K, weights.
+pub fn write_figures(fitted: &Fitted, folder: &Path) -> Result<()> {
+    let chains = fitted.traces();
+    if chains.iter().all(|rows| rows.is_empty()) {
         return Ok(());
     }
-    traces(run, &chains).save(&folder, "traces")?;
-    if let Some(curve) = EvidenceCurve::read(&run.folder)? {
-        dimensionality(&curve, read_table(&run.folder.join("features.tsv"))?.len()).save(&folder, "dimensionality")?;
+    let table = &fitted.found().features.table;
+    traces(fitted, &chains).save(folder, "traces")?;
+    if let Some(curve) = &fitted.evidence {
+        dimensionality(curve, table.len()).save(folder, "dimensionality")?;
     }
-    n_features(run, &chains).save(&folder, "n_features")?;
-    let (grid, images) = read_images(&run.folder.join("features.npy"))?;
-    if images.is_empty() {
+    n_features(fitted, &chains).save(folder, "n_features")?;
+    let features = fitted.features();
+    let (grid, n) = (&features.shape[1..], features.shape[0]);
+    if n == 0 {
         return Ok(());
     }
-    let table = read_table(&run.folder.join("features.tsv"))?;
     let caption = |at: usize| format!("{}: {:.2}%", table[at].id, 100.0 * table[at].variance_explained);
-    let shown = images.len().min(MOST_SHOWN);
-    let title = format!(
-        "{shown} of {} persistent features, by variance explained (id: share of the sum of squares)",
-        images.len()
-    );
+    let shown = n.min(MOST_SHOWN);
+    let title = format!("{shown} of {n} persistent features, by variance explained (id: share of the sum of squares)");
     let row = GalleryRow {
         label: String::new(),
-        panels: (0..shown).map(|at| panel(&images[at], &grid, caption(at))).collect(),
+        panels: (0..shown).map(|at| panel(features.row(at), grid, caption(at))).collect(),
     };
-    gallery(&title, &[row], GalleryOptions::default()).save(&folder, "features")?;
+    gallery(&title, &[row], GalleryOptions::default()).save(folder, "features")?;
     if grid.len() > 1 {
-        profiles(&images, &grid, &|at| table[at].id.to_string()).save(&folder, "profiles")?;
+        profiles(&features, &|at| table[at].id.to_string()).save(folder, "profiles")?;
     }
-    weights(run)?.save(&folder, "weights")
+    weights(fitted).save(folder, "weights")
 }
 
-/// Computes the eigenvalues and the evidence of a run that does not have them, from its data.
-pub fn add_evidence<R: Real>(run: &Run) -> Result<()> {
-    if run.folder.join(evidence::FILE).is_file() {
+/// Computes the eigenvalues and the evidence of a fit that does not have them, from its rows: those of its inputs, unless
+/// they are given.
+pub fn add_evidence(fitted: &mut Fitted, rows: Option<Rows>) -> Result<()> {
+    fn curve<R: Real>(fitted: &Fitted, rows: Option<Rows>) -> Result<EvidenceCurve> {
+        let observations = fitted.training_rows(rows)?;
+        let (n_rows, n_sites) = (fitted.record.n_rows as u64, observations.n_columns() as u64);
+        let needed = n_rows * n_sites * R::BYTES as u64 + 3 * 8 * n_rows.min(n_sites).pow(2);
+        memory::check(&format!("the eigenvalues of {n_rows} x {n_sites}"), needed)?;
+        let (structure, preprocessing) = (&fitted.structure, &fitted.preprocessing);
+        let rows = training_rows::<R>(&observations, structure, preprocessing, None, &Solo)?;
+        Ok(EvidenceCurve::of(&rows.data, preprocessing.factor))
+    }
+    if fitted.evidence.is_some() {
         return Ok(());
     }
-    run.check_inputs()?;
-    let (structure, preprocessing) = (run.structure()?, run.preprocessing()?);
-    let (structure, observations) = (Arc::new(structure), run.observations()?);
-    let (n_rows, n_sites) = (run.record.n_rows as u64, observations.n_columns() as u64);
-    let needed = n_rows * n_sites * R::BYTES as u64 + 3 * 8 * n_rows.min(n_sites).pow(2);
-    memory::check(&format!("the eigenvalues of {n_rows} x {n_sites}"), needed)?;
-    let rows = training_rows::<R>(&observations, &structure, &preprocessing, None, &Solo)?;
-    EvidenceCurve::of(&rows.data, preprocessing.factor).write(&run.folder)
+    let curve = match fitted.settings().precision {
+        Precision::F32 => curve::<f32>(fitted, rows)?,
+        Precision::F64 => curve::<f64>(fitted, rows)?,
+    };
+    if let Some(folder) = &fitted.folder {
+        curve.write(folder)?;
+    }
+    fitted.evidence = Some(curve);
+    Ok(())
 }
 
 /// Eigenvalues and evidence, with what PCA and what the model make of them.
@@ -113,8 +118,9 @@ fn panel(image: &[f32], grid: &[usize], caption: String) -> Panel {
 }
 
 /// Features along each axis, through the site where each is largest.
-fn profiles(images: &[Vec<f32>], grid: &[usize], name: &dyn Fn(usize) -> String) -> crate::figures::Figure {
+fn profiles(features: &Array, name: &dyn Fn(usize) -> String) -> crate::figures::Figure {
     const SHOWN: usize = 5;
+    let (n, grid) = (features.shape[0], &features.shape[1..]);
     let along = |image: &[f32], axis: usize| {
         let peak = (0..image.len()).max_by(|&a, &b| image[a].abs().total_cmp(&image[b].abs())).unwrap_or(0);
         let inner: usize = grid[axis + 1..].iter().product();
@@ -123,17 +129,17 @@ fn profiles(images: &[Vec<f32>], grid: &[usize], name: &dyn Fn(usize) -> String)
     };
     let row = |axis: usize| GalleryRow {
         label: format!("axis {}, {} sites", axis + 1, grid[axis]),
-        panels: (images.iter().take(SHOWN).enumerate())
-            .map(|(at, image)| Panel { caption: name(at), grid: vec![grid[axis]], values: along(image, axis) })
+        panels: (0..n.min(SHOWN))
+            .map(|at| Panel { caption: name(at), grid: vec![grid[axis]], values: along(features.row(at), axis) })
             .collect(),
     };
     let rows: Vec<GalleryRow> = (0..grid.len()).map(row).collect();
     gallery("The first features along each axis, through their largest value", &rows, GalleryOptions::default())
 }
 
-fn traces(run: &Run, chains: &[Vec<TraceRow>]) -> crate::figures::Figure {
+fn traces(fitted: &Fitted, chains: &[&[TraceRow]]) -> crate::figures::Figure {
     let of = |pick: &dyn Fn(&TraceRow) -> f64| -> Vec<Series> {
-        let one = |(at, rows): (usize, &Vec<TraceRow>)| Series {
+        let one = |(at, rows): (usize, &&[TraceRow])| Series {
             name: format!("chain {}", at + 1),
             x: rows.iter().map(|row| row.sweep as f64).collect(),
             y: rows.iter().map(pick).collect(),
@@ -144,7 +150,7 @@ fn traces(run: &Run, chains: &[Vec<TraceRow>]) -> crate::figures::Figure {
         y_label: y_label.into(),
         x_label: "sweep".into(),
         series,
-        vertical: Some(Mark { at: run.checked.settings.burn_in as f64, label: "burn-in ends".into() }),
+        vertical: Some(Mark { at: fitted.checked.burn_in as f64, label: "burn-in ends".into() }),
         horizontal: None,
         scale,
     };
@@ -152,18 +158,18 @@ fn traces(run: &Run, chains: &[Vec<TraceRow>]) -> crate::figures::Figure {
         panel("features", of(&|row| row.n_features as f64), Scale::Linear),
         panel("noise variance", of(&|row| row.noise_variance), Scale::Linear),
     ];
-    for (p, name) in run.record.theta.iter().enumerate() {
+    for (p, name) in fitted.record.theta.iter().enumerate() {
         list.push(panel(name, of(&|row| row.theta[p]), Scale::Log10));
     }
-    if chains.iter().flatten().any(|row| row.heldout_residual.is_some()) {
+    if chains.iter().copied().flatten().any(|row| row.heldout_residual.is_some()) {
         let residual = of(&|row| row.heldout_residual.unwrap_or(f64::NAN));
         list.push(panel("held-out residual", residual, Scale::Linear));
     }
     panels("Traces", &list)
 }
 
-fn n_features(run: &Run, chains: &[Vec<TraceRow>]) -> crate::figures::Figure {
-    let after = chains.iter().flatten().filter(|row| row.sweep > run.checked.settings.burn_in);
+fn n_features(fitted: &Fitted, chains: &[&[TraceRow]]) -> crate::figures::Figure {
+    let after = chains.iter().copied().flatten().filter(|row| row.sweep > fitted.checked.burn_in);
     let counts: Vec<f64> = after.map(|row| row.n_features as f64).collect();
     let (low, high) = counts.iter().fold((f64::INFINITY, 0.0f64), |(low, high), &k| (low.min(k), high.max(k)));
     if !low.is_finite() {
@@ -178,19 +184,19 @@ fn n_features(run: &Run, chains: &[Vec<TraceRow>]) -> crate::figures::Figure {
     columns("Posterior of the number of features", "features", "share of sweeps", &bars)
 }
 
-fn weights(run: &Run) -> Result<crate::figures::Figure> {
-    let (_, weights) = read_npy_f32(&run.folder.join("weights.npy"))?;
-    let values: Vec<f64> = weights.iter().filter(|w| !w.is_nan()).map(|&w| f64::from(w)).collect();
+fn weights(fitted: &Fitted) -> crate::figures::Figure {
+    let values: Vec<f64> = fitted.weights().values.iter().filter(|w| !w.is_nan()).map(|&w| f64::from(w)).collect();
     let note = format!("excess kurtosis {:.1}", excess_kurtosis(values.iter().copied()));
     let series = [("all rows and persistent features".to_string(), values)];
     let title = "Posterior mean weights on unit-norm features";
-    Ok(histogram(title, "weight", &series, 60, Some(&note), Scale::Log10))
+    histogram(title, "weight", &series, 60, Some(&note), Scale::Log10)
 }
 
 /// True features with their best matches, and held-out rows observed, true and reconstructed.
-pub fn write_truth_figures<R: Real>(run: &Run, simulation: &Path) -> Result<()> {
-    let folder = run.folder.join("figures");
-    let (grid, found) = read_images(&run.folder.join("features.npy"))?;
+pub fn write_truth_figures(fitted: &Fitted, simulation: &Path, folder: &Path) -> Result<()> {
+    let features = fitted.features();
+    let grid = &features.shape[1..];
+    let found: Vec<Vec<f32>> = (0..features.shape[0]).map(|at| features.row(at).to_vec()).collect();
     let (_, truth) = read_images(&simulation.join("truth_features.npy"))?;
     let (found_sites, true_sites) = (grid.iter().product::<usize>(), truth.first().map_or(0, Vec::len));
     if true_sites != found_sites {
@@ -198,11 +204,11 @@ pub fn write_truth_figures<R: Real>(run: &Run, simulation: &Path) -> Result<()> 
             path: simulation.join("truth_features.npy"),
             found: true_sites,
             expected: found_sites,
-            because: format!("the run {} has that many", run.folder.display()),
+            because: format!("the run {} has that many", fitted.name().display()),
         });
     }
-    features_beside_truth(&truth, &found, &grid).save(&folder, "truth_features")?;
-    reconstructions::<R>(run, simulation, &grid)?.save(&folder, "truth_reconstruction")
+    features_beside_truth(&truth, &found, grid).save(folder, "truth_features")?;
+    reconstructions(fitted, simulation, grid)?.save(folder, "truth_reconstruction")
 }
 
 fn features_beside_truth(truth: &[Vec<f32>], found: &[Vec<f32>], grid: &[usize]) -> crate::figures::Figure {
@@ -226,9 +232,8 @@ fn features_beside_truth(truth: &[Vec<f32>], found: &[Vec<f32>], grid: &[usize])
     gallery("True features and the posterior means that match them best", &rows, options)
 }
 
-fn reconstructions<R: Real>(run: &Run, simulation: &Path, grid: &[usize]) -> Result<crate::figures::Figure> {
+fn reconstructions(fitted: &Fitted, simulation: &Path, grid: &[usize]) -> Result<crate::figures::Figure> {
     const SHOWN: usize = 5;
-    let fitted = Fitted::open(run)?;
     let source = read::open(&simulation.join("heldout.npy"))?;
     let (n_rows, n_sites) = (source.n_rows().min(40), source.n_sites());
     let (_, truth) = read_npy_f32(&simulation.join("truth_heldout.npy"))?;
@@ -238,8 +243,8 @@ fn reconstructions<R: Real>(run: &Run, simulation: &Path, grid: &[usize]) -> Res
     order.sort_by(|&a, &b| energy(b).total_cmp(&energy(a)));
     order.truncate(SHOWN);
     let mut reconstructed = Vec::new();
-    let observations = fitted.open_rows(&NewRows::plain(&[simulation.join("heldout.npy")]))?;
-    fitted.transform::<R>(&observations, CenterNew::Train, &[], &mut |batch| {
+    let (heldout, how) = (Rows::open(&[simulation.join("heldout.npy")])?, NewRowSettings::plain());
+    fitted.transform_batches(&fitted.open_rows(&heldout, &how)?, &how, &mut |batch| {
         reconstructed.extend_from_slice(&batch.reconstruction);
         Ok(())
     })?;

@@ -1,13 +1,13 @@
 //! Checkpoints: everything a chain needs to go on as if it had never stopped.
 
+use super::codec::{put_posterior, put_state, take_posterior, take_state};
+use super::draws::check_format;
+use super::settings::FORMAT;
 use crate::chain::Posterior;
 use crate::error::{Error, Result};
 use crate::model::State;
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::linalg::Real;
-use crate::run::codec::{put_posterior, put_state, take_posterior, take_state};
-use crate::run::draws::check_format;
-use crate::run::settings::FORMAT;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,82 +41,89 @@ pub fn path(chain_folder: &Path) -> PathBuf {
     chain_folder.join("checkpoint").join("state.safetensors")
 }
 
-/// Writes a checkpoint; the one before stays until the new one is complete.
-pub fn save<R: Real>(chain_folder: &Path, fingerprint: &str, checkpoint: &Checkpoint<R>) -> Result<()> {
-    let path = path(chain_folder);
-    let folder = path.parent().unwrap_or(chain_folder);
-    fs::create_dir_all(folder).map_err(Error::write(folder))?;
+/// A chain at rest as named arrays, for the run with this fingerprint.
+pub fn encode<R: Real>(
+    fingerprint: &str,
+    sweep: u64,
+    state: &State<R>,
+    posterior: &Posterior,
+    counters: &Counters,
+) -> Bundle {
     let mut bundle = Bundle::default();
     bundle.note("format", FORMAT.to_string());
     bundle.note("fingerprint", fingerprint);
     bundle.note("precision", R::NAME);
-    bundle.note("counters", serde_json::to_string(&checkpoint.counters).expect("counters are JSON"));
-    bundle.put("sweep", &[1], &[checkpoint.sweep]);
-    put_state(&mut bundle, &checkpoint.state);
-    put_posterior(&mut bundle, &checkpoint.posterior);
-    bundle.save(&path)
+    bundle.note("counters", serde_json::to_string(counters).expect("counters are JSON"));
+    bundle.put("sweep", &[1], &[sweep]);
+    put_state(&mut bundle, state);
+    put_posterior(&mut bundle, posterior);
+    bundle
 }
 
-/// Reads a checkpoint of the run with this fingerprint.
-pub fn load<R: Real>(
-    chain_folder: &Path,
+/// Writes a checkpoint; the one before stays until the new one is complete.
+pub fn save(chain_folder: &Path, checkpoint: &Bundle) -> Result<()> {
+    let path = path(chain_folder);
+    let folder = path.parent().unwrap_or(chain_folder);
+    fs::create_dir_all(folder).map_err(Error::write(folder))?;
+    checkpoint.save(&path)
+}
+
+/// Reads a checkpoint of whatever run, with its format checked.
+pub fn open(chain_folder: &Path) -> Result<Stored> {
+    let path = path(chain_folder);
+    let stored = Stored::open(&path)?;
+    check_format(&stored)?;
+    Ok(stored)
+}
+
+/// What a checkpoint of the run with this fingerprint holds.
+pub fn decode<R: Real>(
+    stored: &Stored,
     fingerprint: &str,
     with_reconstruction: Option<(usize, usize)>,
 ) -> Result<Checkpoint<R>> {
-    let stored = open(chain_folder, fingerprint)?;
+    check_origin(stored, fingerprint)?;
     Ok(Checkpoint {
         sweep: stored.number("sweep")?,
-        state: take_state(&stored)?,
-        posterior: take_posterior(&stored, with_reconstruction)?,
-        counters: counters(&stored),
+        state: take_state(stored)?,
+        posterior: take_posterior(stored, with_reconstruction)?,
+        counters: counters(stored),
     })
 }
 
 /// What was accumulated alone, of the run with this fingerprint.
-pub fn load_posterior(
-    chain_folder: &Path,
-    fingerprint: &str,
-    with_reconstruction: Option<(usize, usize)>,
-) -> Result<Posterior> {
-    take_posterior(&open(chain_folder, fingerprint)?, with_reconstruction)
+pub fn posterior(stored: &Stored, fingerprint: &str, with_reconstruction: Option<(usize, usize)>) -> Result<Posterior> {
+    check_origin(stored, fingerprint)?;
+    take_posterior(stored, with_reconstruction)
 }
 
 /// Refuses the checkpoint of another run.
-pub fn check_origin(chain_folder: &Path, fingerprint: &str) -> Result<()> {
-    open(chain_folder, fingerprint).map(|_| ())
-}
-
-fn open(chain_folder: &Path, fingerprint: &str) -> Result<Stored> {
-    let path = path(chain_folder);
-    let stored = Stored::open(&path)?;
-    check_format(&stored, &path)?;
+pub fn check_origin(stored: &Stored, fingerprint: &str) -> Result<()> {
     let found = stored.text("fingerprint")?;
     if found == fingerprint {
-        return Ok(stored);
+        return Ok(());
     }
     let (found, expected) = (found.to_string(), fingerprint.to_string());
-    Err(Error::OtherOrigin { path, what: "settings", found, expected })
+    Err(Error::OtherOrigin { path: stored.path().to_path_buf(), what: "settings", found, expected })
 }
 
-fn counters(stored: &Stored) -> Counters {
+/// Sums over all sweeps so far.
+pub fn counters(stored: &Stored) -> Counters {
     stored.text("counters").ok().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// Sweep number and counters, whatever the run.
 pub fn peek(chain_folder: &Path) -> Result<(u64, Counters)> {
-    let path = path(chain_folder);
-    let stored = Stored::open(&path)?;
-    check_format(&stored, &path)?;
+    let stored = open(chain_folder)?;
     Ok((stored.number("sweep")?, counters(&stored)))
 }
 
 /// The state alone, whatever the run: to start another chain from.
 pub fn load_state<R: Real>(chain_folder: &Path) -> Result<State<R>> {
-    let path = path(chain_folder);
-    let stored = Stored::open(&path)?;
-    check_format(&stored, &path)?;
+    let stored = open(chain_folder)?;
     if stored.text("precision")? != R::NAME {
-        return Err(Error::malformed(&path, format!("was written with another --precision than {}", R::NAME)));
+        let problem = format!("was written with another --precision than {}", R::NAME);
+        return Err(Error::malformed(stored.path(), problem));
     }
     take_state(&stored)
 }

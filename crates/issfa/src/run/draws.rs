@@ -4,17 +4,19 @@
 //! which no more than the wanted number remain. The set therefore depends on the number of kept sweeps alone, and a
 //! run that is extended stays even.
 
+use super::codec::{put_preprocessing, put_spectra, put_state, take_preprocessing, take_spectra, take_state};
+use super::settings::FORMAT;
 use crate::data::Preprocessing;
 use crate::error::{Error, Result};
 use crate::model::State;
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::files::copy_file;
 use crate::numeric::linalg::Real;
-use crate::run::codec::{put_preprocessing, put_spectra, put_state, take_preprocessing, take_spectra, take_state};
-use crate::run::settings::FORMAT;
 use crate::spectral::FeatureSpectra;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How new rows are prepared.
 const PREPROCESSING: &str = "preprocessing.safetensors";
@@ -64,23 +66,13 @@ impl Draws {
         n_kept.is_multiple_of(stride(n_kept, capacity as u64))
     }
 
-    /// Stores the state of the `n_kept`-th kept sweep, with the means of its features.
-    pub fn store<R: Real>(
-        &self,
-        state: &State<R>,
-        feature_means: &FeatureSpectra<R>,
-        sweep: u64,
-        n_kept: u64,
-    ) -> Result<()> {
-        let mut bundle = Bundle::default();
-        bundle.note("format", FORMAT.to_string());
-        bundle.put("sweep", &[1], &[sweep]);
-        put_state(&mut bundle, state);
-        put_spectra(&mut bundle, "feature_means", feature_means);
-        bundle.save(&self.path(n_kept))
+    /// Stores the draw of the `n_kept`-th kept sweep.
+    pub fn store(&self, n_kept: u64, draw: &Bundle) -> Result<()> {
+        draw.save(&self.path(n_kept))
     }
 
-    fn path(&self, number: u64) -> PathBuf {
+    /// Where a draw lies.
+    pub fn path(&self, number: u64) -> PathBuf {
         self.folder.join(format!("draw-{number:06}.safetensors"))
     }
 
@@ -95,9 +87,14 @@ impl Draws {
         Ok(())
     }
 
+    /// [`Draws::holds`] for a chain that is not in a folder.
+    pub fn belongs(number: u64, n_kept: u64, capacity: usize) -> bool {
+        number <= n_kept && number.is_multiple_of(stride(n_kept, capacity as u64))
+    }
+
     /// Whether a draw belongs to the even set after `n_kept` kept sweeps.
     fn holds(&self, number: u64, n_kept: u64) -> bool {
-        number <= n_kept && number.is_multiple_of(stride(n_kept, self.capacity))
+        Draws::belongs(number, n_kept, self.capacity as usize)
     }
 
     /// Copies the even set after `n_kept` kept sweeps to another chain, with what new rows need.
@@ -128,25 +125,65 @@ impl Draws {
 
     /// How new rows are to be prepared.
     pub fn preprocessing(&self) -> Result<Preprocessing> {
-        let path = self.folder.join(PREPROCESSING);
-        let stored = Stored::open(&path)?;
-        check_format(&stored, &path)?;
+        let stored = Stored::open(&self.folder.join(PREPROCESSING))?;
+        check_format(&stored)?;
         take_preprocessing(&stored)
-    }
-
-    /// One draw.
-    pub fn read<R: Real>(path: &Path) -> Result<Draw<R>> {
-        let stored = Stored::open(path)?;
-        check_format(&stored, path)?;
-        Ok(Draw { state: take_state(&stored)?, feature_means: take_spectra(&stored, "feature_means")? })
     }
 }
 
-/// Refuses files of another format.
-pub fn check_format(stored: &Stored, path: &Path) -> Result<()> {
+/// A state and the means of its features as named arrays.
+pub fn encode<R: Real>(state: &State<R>, feature_means: &FeatureSpectra<R>, sweep: u64) -> Bundle {
+    let mut bundle = Bundle::default();
+    bundle.note("format", FORMAT.to_string());
+    bundle.put("sweep", &[1], &[sweep]);
+    put_state(&mut bundle, state);
+    put_spectra(&mut bundle, "feature_means", feature_means);
+    bundle
+}
+
+fn decode<R: Real>(stored: &Stored) -> Result<Draw<R>> {
+    check_format(stored)?;
+    Ok(Draw { state: take_state(stored)?, feature_means: take_spectra(stored, "feature_means")? })
+}
+
+/// The kept draws of a chain, in order, wherever they are.
+#[derive(Clone)]
+pub enum KeptDraws {
+    /// One a file.
+    Files(Vec<PathBuf>),
+    /// In memory, by the number of the kept sweep.
+    Memory(BTreeMap<u64, Arc<Stored>>),
+}
+
+impl KeptDraws {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            KeptDraws::Files(paths) => paths.len(),
+            KeptDraws::Memory(draws) => draws.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One of them.
+    pub fn read<R: Real>(&self, at: usize) -> Result<Draw<R>> {
+        match self {
+            KeptDraws::Files(paths) => decode(&Stored::open(&paths[at])?),
+            KeptDraws::Memory(draws) => decode(draws.values().nth(at).expect("there are so many draws")),
+        }
+    }
+}
+
+/// Refuses what is of another format.
+pub fn check_format(stored: &Stored) -> Result<()> {
     let found = stored.text("format")?;
     if found != FORMAT.to_string() {
-        return Err(Error::OtherFormat { path: path.to_path_buf(), found: found.to_string(), supported: FORMAT });
+        let path = stored.path().to_path_buf();
+        return Err(Error::OtherFormat { path, found: found.to_string(), supported: FORMAT });
     }
     Ok(())
 }
@@ -163,7 +200,7 @@ mod tests {
         let state = State::<f32>::empty(2, 3, 1);
         for number in 1..=33 {
             if Draws::retains(number, 5) {
-                draws.store(&state, &state.features, 10 * number, number).unwrap();
+                draws.store(number, &encode(&state, &state.features, 10 * number)).unwrap();
             }
             if number % 7 == 0 {
                 draws.prune(number).unwrap();
@@ -173,7 +210,8 @@ mod tests {
         let numbers: Vec<u64> = draws.list().unwrap().iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, [8, 16, 24, 32]);
         let feature_means = state.features.clone();
-        assert_eq!(Draws::read::<f32>(&draws.list().unwrap()[0].1).unwrap(), Draw { state, feature_means });
+        let kept = KeptDraws::Files(draws.list().unwrap().into_iter().map(|(_, path)| path).collect());
+        assert_eq!(kept.read::<f32>(0).unwrap(), Draw { state, feature_means });
         assert_eq!((stride(5, 5), stride(6, 5), stride(11, 5), stride(12, 5)), (1, 2, 2, 4));
     }
 }

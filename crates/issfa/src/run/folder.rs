@@ -1,15 +1,36 @@
 //! A run folder: its layout, its settings, and the checks before anything in it is used or replaced.
 
+use super::record::{Record, Recorded};
+use super::settings::Checked;
 use crate::data::nifti::Header;
-use crate::data::{Mask, Observations, Preprocessing, read};
+use crate::data::{Mask, Preprocessing, Rows, read};
 use crate::error::{Error, Result};
 use crate::numeric::files::write_atomically;
 use crate::run::draws::Draws;
-use crate::run::inputs;
-use crate::run::settings::{Checked, FORMAT, Record, Settings};
 use crate::structure::{Shelf, Structure, expression};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Settings and record.
+pub const CONFIG: &str = "config.toml";
+/// A row a sweep.
+pub const TRACE: &str = "trace.csv";
+/// Posterior-mean features.
+pub const FEATURES: &str = "features.npy";
+/// Their standard deviations.
+pub const FEATURES_SD: &str = "features_sd.npy";
+/// How probably they exceed a size.
+pub const FEATURES_EXCEEDANCE: &str = "features_exceedance.npy";
+/// A line a feature.
+pub const FEATURE_TABLE: &str = "features.tsv";
+/// How strongly rows use features.
+pub const WEIGHTS: &str = "weights.npy";
+/// How probably rows use features.
+pub const ACTIVATION: &str = "activation.npy";
+/// Pictures.
+pub const FIGURES: &str = "figures";
+/// The denoised data.
+pub const RECONSTRUCTION: &str = "reconstruction.npy";
 
 /// The mask of a run that has one: an array of 0 and 1 on the grid.
 pub const MASK_FILE: &str = "mask.npy";
@@ -29,16 +50,11 @@ pub struct Run {
 impl Run {
     /// Reads and checks `config.toml`.
     pub fn open(folder: &Path) -> Result<Run> {
-        let path = folder.join("config.toml");
+        let path = folder.join(CONFIG);
         if !path.is_file() {
-            return Err(Error::NotA { kind: "run folder", path: folder.to_path_buf(), missing: "config.toml" });
+            return Err(Error::NotA { kind: "run folder", path: folder.to_path_buf(), missing: CONFIG });
         }
-        check_recorded_format(&path)?;
-        let settings = Settings::read(&path)?;
-        let record = settings.record.clone().ok_or_else(|| Error::Config {
-            path: path.clone(),
-            problem: "has no [record]: it was not written by issfa fit".into(),
-        })?;
+        let Recorded { settings, record } = Recorded::read(&path)?;
         let (n_streams, n_chains) = (record.streams.len(), settings.chains as usize);
         if n_streams > 0 && n_streams != n_chains {
             let problem = format!("has chains = {n_chains}, but was merged of {n_streams}; write chains = {n_streams}");
@@ -47,9 +63,14 @@ impl Run {
         Ok(Run { folder: folder.to_path_buf(), checked: settings.check()?, record })
     }
 
+    /// Settings and record.
+    pub fn recorded(&self) -> Recorded {
+        Recorded { settings: self.checked.settings.clone(), record: self.record.clone() }
+    }
+
     /// Writes `config.toml`.
-    pub fn write_config(folder: &Path, settings: &Settings) -> Result<()> {
-        write_atomically(&folder.join("config.toml"), settings.to_toml().as_bytes())
+    pub fn write_config(folder: &Path, recorded: &Recorded) -> Result<()> {
+        write_atomically(&folder.join(CONFIG), recorded.to_toml().as_bytes())
     }
 
     /// The folder of a chain (from 1): the run's own for the first.
@@ -61,7 +82,7 @@ impl Run {
     pub fn chain_folders(&self) -> Vec<PathBuf> {
         (1..=self.checked.settings.chains)
             .map(|chain| Run::chain_folder(&self.folder, chain))
-            .filter(|folder| folder.join("trace.csv").is_file())
+            .filter(|folder| folder.join(TRACE).is_file())
             .collect()
     }
 
@@ -91,11 +112,13 @@ impl Run {
         Ok(read::open(&self.folder.join(MASK_IMAGE))?.space().cloned())
     }
 
-    /// Opens the training rows as they were fitted.
-    pub fn observations(&self) -> Result<Observations> {
-        let mut observations = inputs::open(&self.checked.settings)?;
-        inputs::complete(&mut observations, &self.checked.settings, Some(self.mask()?))?;
-        Ok(observations)
+    /// The rows that the run was made from.
+    pub fn rows(&self) -> Result<Rows> {
+        if self.checked.settings.input.is_empty() {
+            let problem = "was fitted to an array in memory, which it does not hold; give the array again";
+            return Err(Error::malformed(&self.folder, problem));
+        }
+        Rows::open(&self.checked.settings.input)
     }
 
     /// The kept draws of the first chain.
@@ -106,45 +129,6 @@ impl Run {
     /// How training rows were prepared.
     pub fn preprocessing(&self) -> Result<Preprocessing> {
         self.draws().preprocessing()
-    }
-
-    /// Refuses input files that are not the ones the run was made from.
-    pub fn check_inputs(&self) -> Result<()> {
-        for (path, input) in self.checked.settings.input.iter().zip(&self.record.inputs) {
-            let found = read::checksum(path)?;
-            if found != input.checksum {
-                return Err(Error::OtherOrigin {
-                    path: path.clone(),
-                    what: "data",
-                    found: format!("checksum {}", input.checksum),
-                    expected: format!("checksum {found}"),
-                });
-            }
-        }
-        let side = inputs::side_checksums(&self.checked.settings)?;
-        if side != self.record.side_checksums {
-            return Err(Error::OtherOrigin {
-                path: self.folder.clone(),
-                what: "confounds or names of runs",
-                found: self.record.side_checksums.join(", "),
-                expected: side.join(", "),
-            });
-        }
-        Ok(())
-    }
-}
-
-/// The format is looked at before the rest, which another format may lay out in another way.
-fn check_recorded_format(path: &Path) -> Result<()> {
-    let text = fs::read_to_string(path).map_err(Error::read(path))?;
-    let table: toml::Table = toml::from_str(&text)
-        .map_err(|error| Error::Config { path: path.to_path_buf(), problem: error.to_string() })?;
-    let format = table.get("record").and_then(|record| record.get("format")).and_then(toml::Value::as_integer);
-    match format {
-        Some(found) if found != i64::from(FORMAT) => {
-            Err(Error::OtherFormat { path: path.to_path_buf(), found: found.to_string(), supported: FORMAT })
-        }
-        _ => Ok(()),
     }
 }
 
@@ -164,15 +148,15 @@ impl Output {
     fn names(self) -> &'static [&'static str] {
         match self {
             Output::Run => &[
-                "config.toml",
-                "trace.csv",
-                "features.npy",
-                "features_sd.npy",
-                "features_exceedance.npy",
-                "features.tsv",
-                "weights.npy",
-                "activation.npy",
-                "reconstruction.npy",
+                CONFIG,
+                TRACE,
+                FEATURES,
+                FEATURES_SD,
+                FEATURES_EXCEEDANCE,
+                FEATURE_TABLE,
+                WEIGHTS,
+                ACTIVATION,
+                RECONSTRUCTION,
                 "eigenvalues.csv",
                 MASK_FILE,
                 MASK_IMAGE,
@@ -186,7 +170,7 @@ impl Output {
                 "synchrony.tsv",
                 "draws",
                 "checkpoint",
-                "figures",
+                FIGURES,
                 "structure",
             ],
             Output::Simulation => &[
@@ -198,7 +182,7 @@ impl Output {
                 "truth_heldout.npy",
                 "structure",
             ],
-            Output::Transform => &["weights.npy", "activation.npy", "reconstruction.npy"],
+            Output::Transform => &[WEIGHTS, ACTIVATION, RECONSTRUCTION],
             Output::PriorSamples => &["samples.npy", "prior_samples.svg", "prior_samples.png"],
             Output::StructureShown => &["eigenvectors.svg", "eigenvectors.png", "structure"],
             Output::Demo => &["sim", "run"],

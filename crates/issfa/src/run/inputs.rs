@@ -1,35 +1,58 @@
-//! From settings to observations: which files, runs, rows, sites and covariates take part.
+//! From rows and settings to observations: which runs, rows, sites and covariates take part.
 
+use super::record::InputRecord;
+use super::settings::Settings;
 use crate::data::confounds::{Confounds, read_confounds};
 use crate::data::runs::read_runs;
-use crate::data::{Covariates, Detrend, Mask, Missing, Observations, read};
-use crate::error::Result;
-use crate::run::settings::{InputRecord, Settings};
+use crate::data::{Covariates, Detrend, Mask, Missing, Observations, Rows, read};
+use crate::error::{Error, Result};
+use crate::numeric::bytes::Element;
 use std::path::{Path, PathBuf};
 
-/// Opens the inputs, divided into runs, without the volumes that are dropped at the start of each.
-pub fn open(settings: &Settings) -> Result<Observations> {
-    let mut observations = Observations::open(&settings.input)?;
+/// Refuses what came along with the rows and is named in the settings too.
+pub fn check(rows: &Rows, settings: &Settings) -> Result<()> {
+    let twice = [
+        ("mask", rows.mask.is_some() && settings.mask.is_some()),
+        ("runs", rows.runs.is_some() && settings.runs.is_some()),
+        ("confounds", !rows.confounds.is_empty() && !settings.confounds.is_empty()),
+        ("heldout", rows.heldout.is_some() && settings.heldout.is_some()),
+    ];
+    match twice.iter().find(|(_, is_twice)| *is_twice) {
+        None => Ok(()),
+        Some((name, _)) => Err(Error::setting(name, "given twice", "it came along with the rows too; give it once")),
+    }
+}
+
+/// The rows divided into runs, without the volumes that are dropped at the start of each.
+pub fn open(rows: &Rows, settings: &Settings) -> Result<Observations> {
+    let mut observations = Observations::of(rows);
     if let Some(path) = &settings.runs {
         let runs = read_runs(path, observations.n_rows())?;
         observations.split(&runs)?;
+    }
+    if let Some(runs) = &rows.runs {
+        observations.split(runs)?;
     }
     observations.drop_first(settings.drop_volumes)?;
     Ok(observations)
 }
 
 /// Chooses sites and rows by mask and missing cells, and gives the rows their covariates.
-pub fn choose_cells(observations: &mut Observations, settings: &Settings, grid: &[usize]) -> Result<()> {
-    let mask = match settings.mask.as_deref() {
-        None => None,
-        Some("auto") => Some(Mask::automatic(observations)?),
-        Some(path) => Some(Mask::read_for(Path::new(path), grid, observations)?),
+pub fn choose_cells(
+    observations: &mut Observations,
+    rows: &Rows,
+    settings: &Settings,
+    grid: &[usize],
+    known_mask: Option<Mask>,
+) -> Result<()> {
+    let mask = match (known_mask, &rows.mask, settings.mask.as_deref()) {
+        (Some(mask), _, _) => Some(mask),
+        (_, Some(inside), _) if inside.contains(&true) => Some(Mask::from_inside(inside)),
+        (_, Some(_), _) => return Err(Error::malformed(rows.path(), "the mask is empty: no site takes part")),
+        (_, _, None) => None,
+        (_, _, Some("auto")) => Some(Mask::automatic(observations)?),
+        (_, _, Some(path)) => Some(Mask::read_for(Path::new(path), grid, observations)?),
     };
-    complete(observations, settings, mask)
-}
-
-/// [`choose_cells`] with the mask already known.
-pub fn complete(observations: &mut Observations, settings: &Settings, mask: Option<Mask>) -> Result<()> {
     if let Some(mask) = mask {
         observations.set_mask(mask);
     }
@@ -37,37 +60,51 @@ pub fn complete(observations: &mut Observations, settings: &Settings, mask: Opti
         observations.allow_missing()?;
     }
     let columns = (!settings.confound_columns.is_empty()).then_some(&settings.confound_columns[..]);
-    add_covariates(observations, settings.detrend, &settings.confounds, columns, settings.drop_volumes)
+    let tables = match &rows.confounds[..] {
+        [] => read_tables(&settings.confounds, columns)?,
+        given => given.iter().map(|table| (rows.path().to_path_buf(), table.clone())).collect(),
+    };
+    add_covariates(observations, settings.detrend, &tables, settings.drop_volumes)
 }
 
-/// Reads the confounds of each run and gives every row its covariates.
-pub fn add_covariates(
-    observations: &mut Observations,
-    detrend: Detrend,
-    confounds: &[PathBuf],
-    columns: Option<&[String]>,
-    n_dropped: usize,
-) -> Result<()> {
-    let mut tables: Vec<Confounds> = read_confounds(confounds, columns)?;
+/// Reads the confounds of each run, the columns in the order given.
+pub fn read_tables(paths: &[PathBuf], columns: Option<&[String]>) -> Result<Vec<(PathBuf, Confounds)>> {
+    let mut tables: Vec<Confounds> = read_confounds(paths, columns)?;
     if let Some(columns) = columns {
         tables.iter_mut().for_each(|table| table.order_as(columns));
     }
-    let tables: Vec<(PathBuf, Confounds)> = confounds.iter().cloned().zip(tables).collect();
-    let covariates = Covariates::new(observations, detrend, &tables, n_dropped)?;
+    Ok(paths.iter().cloned().zip(tables).collect())
+}
+
+/// Gives every row its covariates.
+pub fn add_covariates(
+    observations: &mut Observations,
+    detrend: Detrend,
+    tables: &[(PathBuf, Confounds)],
+    n_dropped: usize,
+) -> Result<()> {
+    let covariates = Covariates::new(observations, detrend, tables, n_dropped)?;
     observations.set_covariates(covariates);
     Ok(())
 }
 
 /// What the inputs are known by.
-pub fn records(settings: &Settings, observations: &Observations) -> Result<Vec<InputRecord>> {
-    let one = |(input, path): (usize, &PathBuf)| {
-        let n_rows = observations.input_rows(input);
-        Ok(InputRecord { path: path.clone(), n_rows, checksum: read::checksum(path)? })
+pub fn records(rows: &Rows, observations: &Observations) -> Result<Vec<InputRecord>> {
+    let one = |(input, (path, checksum)): (usize, (PathBuf, String))| InputRecord {
+        path,
+        n_rows: observations.input_rows(input),
+        checksum,
     };
-    settings.input.iter().enumerate().map(one).collect()
+    Ok(rows.checksums()?.into_iter().enumerate().map(one).collect())
 }
 
-/// The checksums of files that decide the data beside the inputs: confounds, and the names of runs.
-pub fn side_checksums(settings: &Settings) -> Result<Vec<String>> {
-    settings.confounds.iter().chain(&settings.runs).map(|path| read::checksum(path)).collect()
+/// The checksums of what decides the data beside the inputs: confounds, and the names of runs.
+pub fn side_checksums(rows: &Rows, settings: &Settings) -> Result<Vec<String>> {
+    let files = settings.confounds.iter().chain(&settings.runs).map(|path| read::checksum(path));
+    let mut checksums = files.collect::<Result<Vec<_>>>()?;
+    let digest = |bytes: &[u8]| format!("{:032x}", xxhash_rust::xxh3::xxh3_128(bytes));
+    checksums.extend(rows.confounds.iter().map(|table| digest(&f64::write(&table.values))));
+    let runs = rows.runs.iter().flatten().flat_map(|run| (run.n_rows as u64).to_le_bytes()).collect::<Vec<u8>>();
+    checksums.extend((!runs.is_empty()).then(|| digest(&runs)));
+    Ok(checksums)
 }

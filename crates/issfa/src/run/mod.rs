@@ -5,5 +5,6 @@ pub mod codec;
 pub mod draws;
 pub mod folder;
 pub mod inputs;
+pub mod record;
 pub mod settings;
 pub mod trace;

@@ -1,12 +1,11 @@
 //! Settings of a fit: raw (as in TOML and on the command line, defaults here), then checked.
 
+use super::record::RECORD;
 use crate::data::grid::{parse_grid, show_grid};
-use crate::data::runs::NamedRun;
 use crate::data::{Centering, Detrend, Missing};
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
 use crate::model::{GammaPrior, InverseGammaPrior, NormalPrior, Priors, ThetaStep, WeightMeanPrior};
-use crate::structure::graph::GraphFile;
 use crate::structure::{Curve, Shelf, Spectrum, Structure, expression};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -14,6 +13,11 @@ use std::time::Duration;
 
 /// The format of run folders, checkpoints and draws; raised when an older version could not read them.
 pub const FORMAT: u32 = 3;
+
+/// Sweeps left out at the start of a run that is longer.
+pub const USUAL_BURN_IN: u64 = 500;
+/// Every so many sweeps one is kept.
+pub const USUAL_THIN: u64 = 5;
 
 /// Every setting of a fit, by the names of the options.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,9 +32,12 @@ pub struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
     pub sweeps: u64,
-    #[serde(alias = "burn_in")]
-    pub burn_in: u64,
-    pub thin: u64,
+    /// Sweeps left out at the start; left out: [`USUAL_BURN_IN`], or two thirds of a run that is not longer.
+    #[serde(alias = "burn_in", skip_serializing_if = "Option::is_none")]
+    pub burn_in: Option<u64>,
+    /// Every so many sweeps one is kept; left out: [`USUAL_THIN`], or 1 where burn-in is cut short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thin: Option<u64>,
     pub chains: u32,
     pub seed: u64,
     pub init: String,
@@ -80,9 +87,6 @@ pub struct Settings {
     pub checkpoint_every: String,
     pub priors: PriorSettings,
     pub sweep: SweepSettings,
-    /// Written by `fit`; read back to recognise the run, never to set anything.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub record: Option<Record>,
 }
 
 /// A bundle of settings.
@@ -135,78 +139,6 @@ pub struct SweepSettings {
     pub kernels: Vec<Kernel>,
 }
 
-/// What a run was made by and from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Record {
-    pub version: String,
-    pub format: u32,
-    pub n_rows: usize,
-    pub n_sites: usize,
-    pub structure: String,
-    pub theta: Vec<String>,
-    /// Raw data are divided by this before sampling (after centring and site scaling).
-    pub data_scale: f64,
-    pub inputs: Vec<InputRecord>,
-    /// Whether the inputs are images, so that results are written as such too.
-    #[serde(default)]
-    pub images: bool,
-    /// The runs, with the rows of each.
-    pub runs: Vec<NamedRun>,
-    /// What was regressed out of every site beside its mean.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub covariates: Vec<String>,
-    /// Checksums of the confounds and of the names of runs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub side_checksums: Vec<String>,
-    /// Sites that take part, where a mask leaves some out, and their checksum: they are in mask.npy or mask.nii.gz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub n_masked_sites: Option<usize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mask_checksum: Option<String>,
-    /// Cells that were not observed, of rows that took part.
-    #[serde(default)]
-    pub n_missing_cells: u64,
-    /// Rows of the input without any value, which are not part of the fit; they count from 0.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub empty_rows: Vec<usize>,
-    /// The files of the structure; their decompositions are in the run's folder.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub graphs: Vec<GraphFile>,
-    /// The sum of squares of the prepared data, in the user's units; runs of earlier builds do not have it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sum_of_squares: Option<f64>,
-    /// Of a merged run, the stream that each chain draws from; elsewhere empty, which means the usual ones.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub streams: Vec<ChainStream>,
-}
-
-/// What a chain draws its random numbers from: the seed and the chain's number in the run that it was made in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ChainStream {
-    pub seed: u64,
-    /// From 1.
-    pub chain: u32,
-}
-
-impl Record {
-    /// The stream of a chain (from 1) of the run with this record and seed.
-    pub fn stream(&self, seed: u64, chain: u32) -> ChainStream {
-        let merged = self.streams.get(chain as usize - 1).copied();
-        merged.unwrap_or(ChainStream { seed, chain })
-    }
-}
-
-/// An input file and its xxh3-128 checksum.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct InputRecord {
-    pub path: PathBuf,
-    pub n_rows: usize,
-    pub checksum: String,
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Settings {
@@ -216,8 +148,8 @@ impl Default for Settings {
             curve: "q".into(),
             preset: None,
             sweeps: 1000,
-            burn_in: 500,
-            thin: 5,
+            burn_in: None,
+            thin: None,
             chains: 1,
             seed: 0,
             init: "kmeans:15".into(),
@@ -245,7 +177,6 @@ impl Default for Settings {
             checkpoint_every: "60s".into(),
             priors: PriorSettings::default(),
             sweep: SweepSettings::default(),
-            record: None,
         }
     }
 }
@@ -287,7 +218,10 @@ pub struct TargetR2 {
 /// Settings that passed every check that does not need the data.
 #[derive(Clone, Debug)]
 pub struct Checked {
+    /// With burn-in and thinning as they are.
     pub settings: Settings,
+    pub burn_in: u64,
+    pub thin: u64,
     pub init: Init,
     pub target_r2: Option<TargetR2>,
     pub curve: Curve,
@@ -296,87 +230,24 @@ pub struct Checked {
 }
 
 impl Settings {
-    /// Reads a TOML file; unknown keys are refused with their place.
+    /// Reads a TOML file; unknown keys are refused with their place. What a run has recorded is left aside.
     pub fn read(path: &Path) -> Result<Settings> {
         let text = std::fs::read_to_string(path).map_err(Error::read(path))?;
-        toml::from_str(&text).map_err(|error| Error::Config {
+        let wrong = |error: toml::de::Error| Error::Config {
             path: path.to_path_buf(),
             problem: error.to_string().trim_end().to_string(),
-        })
+        };
+        let mut table: toml::Table = toml::from_str(&text).map_err(wrong)?;
+        match table.remove(RECORD) {
+            // The text knows the places of its keys.
+            None => toml::from_str(&text).map_err(wrong),
+            Some(_) => table.try_into().map_err(wrong),
+        }
     }
 
     /// The settings as TOML.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("settings can be written as TOML")
-    }
-
-    /// What was done to the data before sampling, in words.
-    pub fn preparation(&self, record: &Record) -> String {
-        let mut parts = Vec::new();
-        if record.runs.len() > 1 {
-            parts.push(format!("{} runs", record.runs.len()));
-        }
-        if self.drop_volumes > 0 {
-            parts.push(format!("first {} rows of each run left out", self.drop_volumes));
-        }
-        if self.mask.as_deref() == Some("auto") && record.n_masked_sites.is_none() {
-            parts.push("the automatic mask leaves no site out".into());
-        }
-        if let Some(n) = record.n_masked_sites {
-            let how = if self.mask.as_deref() == Some("auto") { "an automatic mask" } else { "the mask" };
-            parts.push(format!("{n} of {} sites under {how}", record.n_sites));
-        }
-        match self.center.unwrap_or_default() {
-            Centering::None => {}
-            Centering::Site => parts.push("site means subtracted in each run".into()),
-            Centering::Row => parts.push("row means subtracted".into()),
-            Centering::Both => parts.push("site means (in each run) and row means subtracted".into()),
-        }
-        if !record.covariates.is_empty() {
-            parts.push(format!("regressed out in each run: {}", record.covariates.join(", ")));
-        }
-        if self.scale {
-            parts.push("sites divided by their standard deviation".into());
-        }
-        if record.n_missing_cells > 0 {
-            parts.push(format!("{} cells were not observed", record.n_missing_cells));
-        }
-        if !record.empty_rows.is_empty() {
-            parts.push(format!("{} rows without any value left out", record.empty_rows.len()));
-        }
-        parts.join("; ")
-    }
-
-    /// A digest of everything that decides the chain and what is accumulated from it, for checkpoints: not how long it runs.
-    pub fn fingerprint(&self) -> String {
-        format!("{:032x}", xxhash_rust::xxh3::xxh3_128(self.deciding().to_toml().as_bytes()))
-    }
-
-    /// The settings and the record with everything blanked that does not decide the chain or what is accumulated from it.
-    pub fn deciding(&self) -> Settings {
-        let mut deciding = self.clone();
-        deciding.sweeps = 0;
-        deciding.time_budget = None;
-        deciding.checkpoint_every = String::new();
-        deciding.chains = 0;
-        deciding.input = Vec::new();
-        deciding.heldout = None;
-        deciding.spill = None;
-        // The record knows these by what is in them.
-        deciding.confounds = Vec::new();
-        deciding.runs = None;
-        deciding.mask = None;
-        deciding.melodic = false;
-        deciding.background = None;
-        if let Some(record) = &mut deciding.record {
-            record.version = String::new();
-            record.inputs.iter_mut().for_each(|input| input.path = PathBuf::new());
-            record.runs.iter_mut().for_each(|run| run.name = String::new());
-            record.graphs.iter_mut().for_each(|graph| graph.path = PathBuf::new());
-            // Follows from the data.
-            record.sum_of_squares = None;
-        }
-        deciding
     }
 
     /// Applies the preset and checks every value.
@@ -396,9 +267,12 @@ impl Settings {
             self.structure = Some("iid".into());
             self.priors.weight_mean = WeightMeanSetting::Fixed("fixed 0".into());
         }
-        self.check_counts()?;
+        let (burn_in, thin) = self.fill_in_schedule();
+        self.check_counts(burn_in, thin)?;
         self.priors.check()?;
         let checked = Checked {
+            burn_in,
+            thin,
             init: parse_init(&self.init)?,
             target_r2: self.target_r2.as_deref().map(parse_target_r2).transpose()?,
             curve: Curve::parse(&self.curve)?,
@@ -416,12 +290,19 @@ impl Settings {
         Ok(checked)
     }
 
-    fn check_counts(&self) -> Result<()> {
+    /// A run too short for the usual burn-in gets two thirds of its sweeps, and keeps all others, unless told otherwise.
+    fn fill_in_schedule(&mut self) -> (u64, u64) {
+        let is_short = self.burn_in.is_none() && self.sweeps <= USUAL_BURN_IN;
+        let usual = if is_short { (self.sweeps * 2 / 3, 1) } else { (USUAL_BURN_IN, USUAL_THIN) };
+        (*self.burn_in.get_or_insert(usual.0), *self.thin.get_or_insert(usual.1))
+    }
+
+    fn check_counts(&self, burn_in: u64, thin: u64) -> Result<()> {
         let at_least = |name: &str, value: u64, least: u64| {
             if value < least { Err(Error::setting(name, value, format!("must be at least {least}"))) } else { Ok(()) }
         };
         at_least("--sweeps", self.sweeps, 1)?;
-        at_least("--thin", self.thin, 1)?;
+        at_least("--thin", thin, 1)?;
         at_least("--chains", u64::from(self.chains), 1)?;
         at_least("--keep-draws", self.keep_draws as u64, 1)?;
         at_least("--max-features", self.max_features.unwrap_or(1) as u64, 1)?;
@@ -435,13 +316,13 @@ impl Settings {
             let names = self.confound_columns.join(",");
             return Err(Error::setting("--confound-columns", names, "there are no --confounds FILE... to choose from"));
         }
-        if self.burn_in >= self.sweeps {
+        if burn_in >= self.sweeps {
             let problem = format!("burn-in must leave sweeps to keep: fewer than --sweeps ({})", self.sweeps);
-            return Err(Error::setting("--burn-in", self.burn_in, problem));
+            return Err(Error::setting("--burn-in", burn_in, problem));
         }
-        if self.sweeps - self.burn_in < self.thin {
-            let problem = format!("with {} sweeps after burn-in none would be kept", self.sweeps - self.burn_in);
-            return Err(Error::setting("--thin", self.thin, problem));
+        if self.sweeps - burn_in < thin {
+            let problem = format!("with {} sweeps after burn-in none would be kept", self.sweeps - burn_in);
+            return Err(Error::setting("--thin", thin, problem));
         }
         let has = |kernel: &Kernel| self.sweep.kernels.contains(kernel);
         for needed in [&[Kernel::Features, Kernel::FeaturesOneByOne][..], &[Kernel::Noise]] {
@@ -641,7 +522,7 @@ mod tests {
         let text =
             "burn-in = 3\nsweeps = 9\nthin = 1\n[priors]\nweight_mean = \"fixed 0\"\n[sweep]\nbirth_rounds = 2\n";
         let settings: Settings = toml::from_str(text).unwrap();
-        assert_eq!((settings.burn_in, settings.sweep.birth_rounds), (3, 2));
+        assert_eq!((settings.burn_in, settings.sweep.birth_rounds), (Some(3), 2));
         assert_eq!(settings.priors.weight_mean.fixed().unwrap(), Some(0.0));
     }
 
@@ -656,8 +537,8 @@ mod tests {
     #[test]
     fn wrong_values_are_named() {
         assert!(problem(|s| s.sweeps = 0).contains("--sweeps"));
-        assert!(problem(|s| s.burn_in = 1000).contains("--burn-in = 1000"));
-        assert!(problem(|s| s.thin = 501).contains("--thin"));
+        assert!(problem(|s| s.burn_in = Some(1000)).contains("--burn-in = 1000"));
+        assert!(problem(|s| s.thin = Some(501)).contains("--thin"));
         assert!(problem(|s| s.init = "nowhere".into()).contains("--init = nowhere"));
         assert!(problem(|s| s.target_r2 = Some("1.2".into())).contains("--target-r2"));
         assert!(problem(|s| s.priors.ibp_strength = [0.0, 1.0]).contains("ibp_strength"));
@@ -675,11 +556,17 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_see_what_decides_the_chain_only() {
-        let base = Settings::default();
-        let same = Settings { sweeps: 7000, checkpoint_every: "1s".into(), ..base.clone() };
-        let other = Settings { seed: 1, ..base.clone() };
-        assert_eq!(base.fingerprint(), same.fingerprint());
-        assert_ne!(base.fingerprint(), other.fingerprint());
+    fn short_runs_have_a_short_burn_in() {
+        let schedule = |sweeps, burn_in, thin| {
+            let checked = Settings { sweeps, burn_in, thin, ..Settings::default() }.check().unwrap();
+            assert_eq!((checked.settings.burn_in, checked.settings.thin), (Some(checked.burn_in), Some(checked.thin)));
+            (checked.burn_in, checked.thin)
+        };
+        assert_eq!(schedule(1000, None, None), (500, 5));
+        assert_eq!(schedule(501, None, Some(1)), (500, 1));
+        assert_eq!(schedule(300, None, None), (200, 1));
+        assert_eq!(schedule(300, None, Some(4)), (200, 4));
+        assert_eq!(schedule(300, Some(100), None), (100, 5));
+        assert_eq!(schedule(1, None, None), (0, 1));
     }
 }

@@ -11,11 +11,14 @@ use crate::spectral::{SpectralData, TILE, Tiles, Window};
 use crate::structure::{Direction, Structure};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows ready for the sampler: as spectra, or by site with the window that says which cells they hold.
 pub struct Loaded<R> {
     pub data: SpectralData<R>,
     pub window: Option<Window>,
+    /// The mean that was taken off each row, where rows were centred; else empty. On every rank those of all rows.
+    pub row_means: Vec<f64>,
 }
 
 /// Loads the training rows, each centred by the means of its run, into memory or into a file in `spill`. Each rank reads its
@@ -36,9 +39,11 @@ pub fn training_rows<R: Real>(
         Some(folder) => SpectralData::spilled(n_rows, tiles, folder)?,
     };
     let covariates = observations.covariates();
+    let mut row_means = Vec::new();
     observations.for_each_chunk_of(part_of(n_rows, comm.rank(), comm.size()), &mut |run, first_row, values| {
+        let means = RowMeans::new(values.len() / n_columns);
         let prepare = |at: usize, row: &mut [f64]| {
-            preprocessing.apply(row, covariates.row(first_row + at), MeansOf::Run(run));
+            means.set(at, preprocessing.apply(row, covariates.row(first_row + at), MeansOf::Run(run)));
         };
         if is_partial {
             share(
@@ -52,6 +57,7 @@ pub fn training_rows<R: Real>(
         } else {
             to_spectra(values, structure, prepare);
         }
+        row_means.extend(means.values());
         if tiles.is_shared() {
             hand_over(Some((first_row, values)), &mut data, comm);
         } else {
@@ -62,7 +68,25 @@ pub fn training_rows<R: Real>(
     // Other ranks may have more chunks than this one.
     while tiles.is_shared() && hand_over(None, &mut data, comm) {}
     let window = is_partial.then(|| Window::new(structure.clone(), observations.mask().sites(), holes));
-    Ok(Loaded { data, window })
+    let row_means = if preprocessing.centering.rows() { all_gather_values(comm, &row_means) } else { Vec::new() };
+    Ok(Loaded { data, window, row_means })
+}
+
+/// Means of the rows of a chunk, set by the threads that prepare them.
+struct RowMeans(Vec<AtomicU64>);
+
+impl RowMeans {
+    fn new(n_rows: usize) -> RowMeans {
+        RowMeans((0..n_rows).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn set(&self, row: usize, mean: f64) {
+        self.0[row].store(mean.to_bits(), Ordering::Relaxed);
+    }
+
+    fn values(&self) -> impl Iterator<Item = f64> {
+        self.0.iter().map(|bits| f64::from_bits(bits.load(Ordering::Relaxed)))
+    }
 }
 
 /// One round of an exchange: gives every rank its modes of a chunk of rows, if there is one, and lays out what it gets.

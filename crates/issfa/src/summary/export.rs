@@ -1,7 +1,8 @@
 //! Results as brain imagers expect them: images in the space of the input, and a table of time courses for each run.
 
 use super::features::PersistentFeatures;
-use super::synchrony;
+use super::results::Found;
+use super::synchrony::{self, Synchrony};
 use crate::data::Mask;
 use crate::data::nifti::{Header, NiftiWriter, write_nifti};
 use crate::data::runs::NamedRun;
@@ -70,10 +71,9 @@ pub fn write_courses(ids: &[u64], weights: &[f32], activation: &[f32], runs: &[N
 }
 
 /// How alike time courses are over runs, where there are several.
-pub fn write_synchrony(features: &PersistentFeatures, runs: &[NamedRun], seed: u64, folder: &Path) -> Result<()> {
-    let path: PathBuf = folder.join(synchrony::FILE);
+pub fn synchrony_of(features: &PersistentFeatures, runs: &[NamedRun], seed: u64) -> Vec<Synchrony> {
     if runs.len() < 2 || features.means.is_empty() {
-        return remove(&path);
+        return Vec::new();
     }
     let k = features.means.len();
     let weights = features.by_input_row(&features.weights);
@@ -87,7 +87,15 @@ pub fn write_synchrony(features: &PersistentFeatures, runs: &[NamedRun], seed: u
     }
     let n_shifts = (MOST_PRODUCTS / (weights.len().max(1))).clamp(20, SHIFTS);
     let ids: Vec<u64> = features.table.iter().map(|row| row.id).collect();
-    synchrony::write(folder, &synchrony::synchrony(&ids, &courses, n_shifts, seed))
+    synchrony::synchrony(&ids, &courses, n_shifts, seed)
+}
+
+/// Writes how alike time courses are, where there are several runs and something was found.
+pub fn write_synchrony(found: &Found, runs: &[NamedRun], folder: &Path) -> Result<()> {
+    if runs.len() < 2 || found.features.means.is_empty() {
+        return remove(&folder.join(synchrony::FILE));
+    }
+    synchrony::write(folder, &found.synchrony)
 }
 
 /// Rows written as one 4-D image a run, one after the other.

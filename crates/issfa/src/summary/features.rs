@@ -7,6 +7,7 @@ use crate::data::read::npy::read_npy_f32;
 use crate::data::write::write_npy_f32;
 use crate::error::{Error, Result};
 use crate::numeric::files::write_atomically;
+use crate::run::folder::{ACTIVATION, FEATURE_TABLE, FEATURES, FEATURES_EXCEEDANCE, FEATURES_SD, WEIGHTS};
 use crate::structure::Structure;
 use std::path::Path;
 
@@ -55,7 +56,7 @@ pub struct FeatureRow {
 
 /// What the features of a fit are about.
 #[derive(Clone, Copy)]
-pub struct Setting<'a> {
+pub struct About<'a> {
     pub grid: &'a [usize],
     pub mask: &'a Mask,
     /// The distance between neighbouring sites along each axis.
@@ -70,29 +71,34 @@ pub struct Setting<'a> {
 }
 
 impl PersistentFeatures {
-    /// From the accumulated moments.
-    pub fn new(posterior: &Posterior, setting: &Setting) -> PersistentFeatures {
-        let mut result = PersistentFeatures {
-            grid: setting.grid.to_vec(),
-            mask: setting.mask.clone(),
+    /// No feature.
+    fn nothing(about: &About) -> PersistentFeatures {
+        PersistentFeatures {
+            grid: about.grid.to_vec(),
+            mask: about.mask.clone(),
             means: Vec::new(),
             sds: Vec::new(),
             exceedance: Vec::new(),
-            exceed: setting.exceed,
+            exceed: about.exceed,
             weights: Vec::new(),
             activation: Vec::new(),
             table: Vec::new(),
-            n_rows: setting.n_rows,
-            empty_rows: setting.empty_rows.to_vec(),
-        };
+            n_rows: about.n_rows,
+            empty_rows: about.empty_rows.to_vec(),
+        }
+    }
+
+    /// From the accumulated moments.
+    pub fn new(posterior: &Posterior, about: &About) -> PersistentFeatures {
+        let mut result = PersistentFeatures::nothing(about);
         for moments in posterior.persistent() {
-            result.push(moments, posterior.n_kept, setting);
+            result.push(moments, posterior.n_kept, about);
         }
         result
     }
 
-    fn push(&mut self, moments: &FeatureMoments, n_kept: u64, setting: &Setting) {
-        let (n, sum_of_squares) = (moments.n_present as f64, setting.sum_of_squares);
+    fn push(&mut self, moments: &FeatureMoments, n_kept: u64, about: &About) {
+        let (n, sum_of_squares) = (moments.n_present as f64, about.sum_of_squares);
         let norm = moments.mean.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
         let largest = moments.mean.iter().copied().max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap_or(1.0);
         let sign = if largest < 0.0 { -1.0 } else { 1.0 };
@@ -106,7 +112,7 @@ impl PersistentFeatures {
             variance_explained: if sum_of_squares > 0.0 { moments.mean_energy() / sum_of_squares } else { 0.0 },
             kurtosis: excess_kurtosis(weights.iter().map(|&w| f64::from(w))),
             stability: None,
-            smoothness: smoothness(&moments.widths, setting.steps),
+            smoothness: smoothness(&moments.widths, about.steps),
         });
         self.exceedance.push(moments.exceeds.iter().map(|&count| (f64::from(count) / n) as f32).collect());
         self.sds.push(moments.deviations.iter().map(sd).collect());
@@ -123,8 +129,8 @@ impl PersistentFeatures {
         }
     }
 
-    /// Compares with the features of the other chains (each a list of unit images).
-    pub fn set_stability(&mut self, others: &[Vec<Vec<f32>>]) {
+    /// Compares with the features of the other chains, each a list of unit images by column.
+    pub fn set_stability(&mut self, others: &[&Vec<Vec<f32>>]) {
         if others.is_empty() {
             return;
         }
@@ -132,7 +138,7 @@ impl PersistentFeatures {
             |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>().abs();
         for (row, mean) in self.table.iter_mut().zip(&self.means) {
             // The best match in each other chain, and of these the mean.
-            let best = |chain: &Vec<Vec<f32>>| chain.iter().map(|other| cosine(mean, other)).fold(0.0, f64::max);
+            let best = |chain: &&Vec<Vec<f32>>| chain.iter().map(|other| cosine(mean, other)).fold(0.0, f64::max);
             row.stability = Some(others.iter().map(best).sum::<f64>() / others.len() as f64);
         }
     }
@@ -168,13 +174,50 @@ impl PersistentFeatures {
         let k = self.means.len();
         let shape: Vec<usize> = std::iter::once(k).chain(self.grid.iter().copied()).collect();
         let on_grid = |images: &[Vec<f32>]| images.iter().flat_map(|x| self.mask.scatter(x, 0.0)).collect::<Vec<_>>();
-        write_npy_f32(&folder.join("features.npy"), &shape, &on_grid(&self.means))?;
-        write_npy_f32(&folder.join("features_sd.npy"), &shape, &on_grid(&self.sds))?;
-        write_npy_f32(&folder.join("features_exceedance.npy"), &shape, &on_grid(&self.exceedance))?;
+        write_npy_f32(&folder.join(FEATURES), &shape, &on_grid(&self.means))?;
+        write_npy_f32(&folder.join(FEATURES_SD), &shape, &on_grid(&self.sds))?;
+        write_npy_f32(&folder.join(FEATURES_EXCEEDANCE), &shape, &on_grid(&self.exceedance))?;
         let shape = [self.n_input_rows(), k];
-        write_npy_f32(&folder.join("weights.npy"), &shape, &self.by_input_row(&self.weights))?;
-        write_npy_f32(&folder.join("activation.npy"), &shape, &self.by_input_row(&self.activation))?;
-        write_atomically(&folder.join("features.tsv"), self.to_tsv().as_bytes())
+        write_npy_f32(&folder.join(WEIGHTS), &shape, &self.by_input_row(&self.weights))?;
+        write_npy_f32(&folder.join(ACTIVATION), &shape, &self.by_input_row(&self.activation))?;
+        write_atomically(&folder.join(FEATURE_TABLE), self.to_tsv().as_bytes())
+    }
+
+    /// Reads back what [`PersistentFeatures::write`] wrote; nothing where it has not been written yet.
+    pub fn read(folder: &Path, about: &About) -> Result<PersistentFeatures> {
+        let (grid, mask) = (about.grid, about.mask);
+        let mut found = PersistentFeatures::nothing(about);
+        if !folder.join(FEATURE_TABLE).is_file() {
+            return Ok(found);
+        }
+        found.table = read_table(&folder.join(FEATURE_TABLE))?;
+        let images = |name: &str| -> Result<Vec<Vec<f32>>> {
+            let (own, images) = read_images(&folder.join(name))?;
+            if own != grid || images.len() != found.table.len() {
+                let problem = format!("has {} images, which are not those of {FEATURE_TABLE}", images.len());
+                return Err(Error::malformed(&folder.join(name), problem));
+            }
+            Ok(images.iter().map(|image| mask.gather(image)).collect())
+        };
+        (found.means, found.sds) = (images(FEATURES)?, images(FEATURES_SD)?);
+        found.exceedance = images(FEATURES_EXCEEDANCE)?;
+        found.weights = found.columns_of(&folder.join(WEIGHTS))?;
+        found.activation = found.columns_of(&folder.join(ACTIVATION))?;
+        Ok(found)
+    }
+
+    /// The columns of a table of input rows, at the rows that were fitted.
+    fn columns_of(&self, path: &Path) -> Result<Vec<Vec<f32>>> {
+        let (shape, values) = read_npy_f32(path)?;
+        let (k, n) = (self.table.len(), self.n_input_rows());
+        if shape != [n, k] {
+            return Err(Error::malformed(
+                path,
+                format!("has shape {shape:?}, but {n} rows and {k} features are known"),
+            ));
+        }
+        let fitted: Vec<usize> = (0..n).filter(|row| !self.empty_rows.contains(row)).collect();
+        Ok((0..k).map(|at| fitted.iter().map(|row| values[row * k + at]).collect()).collect())
     }
 
     fn to_tsv(&self) -> String {

@@ -1,11 +1,14 @@
-//! What a chain says about the posterior: running means by feature, and diagnostics of traces.
+//! What a fit says about the posterior: the fitted model, its features, its overview, and diagnostics of traces.
 
 pub mod diagnostics;
 pub mod export;
 pub mod features;
+mod fitted;
 pub mod overview;
 pub mod results;
 pub mod synchrony;
 
 pub use features::{FeatureRow, PersistentFeatures};
-pub use results::Results;
+pub(crate) use fitted::ChainRecord;
+pub use fitted::Fitted;
+pub use results::{Found, Results};

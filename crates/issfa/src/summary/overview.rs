@@ -1,13 +1,11 @@
 //! The overview of a run: posteriors, mixing, costs, and a verdict in words.
 
+use super::Fitted;
 use super::diagnostics::{effective_sample_size, mean, quantile, split_r_hat};
-use super::features::{FeatureRow, read_table};
-use super::synchrony::{self, Synchrony};
-use crate::error::{Error, Result};
-use crate::pca::evidence::EvidenceCurve;
-use crate::run::checkpoint::{self, Counters};
-use crate::run::folder::Run;
-use crate::run::trace::{self, TraceRow};
+use super::features::FeatureRow;
+use super::synchrony::Synchrony;
+use crate::run::checkpoint::Counters;
+use crate::run::trace::TraceRow;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -64,48 +62,38 @@ pub struct Overview {
 }
 
 impl Overview {
-    /// Reads a run.
-    pub fn of(run: &Run) -> Result<Overview> {
-        let settings = &run.checked.settings;
-        let mut chains = Vec::new();
+    /// Of a fit that has started.
+    pub fn of(fitted: &Fitted) -> Overview {
+        let (settings, record, burn_in) = (fitted.settings(), &fitted.record, fitted.checked.burn_in);
         let mut counters = Counters::default();
-        let (mut sweeps_done, mut n_sweeps) = (u64::MAX, 0);
-        for folder in run.chain_folders() {
-            chains.push(trace::read(&folder.join("trace.csv"))?);
-            let (sweep, own) = checkpoint::peek(&folder)?;
-            sweeps_done = sweeps_done.min(sweep);
-            n_sweeps += sweep;
-            add(&mut counters, &own);
-        }
-        if chains.is_empty() {
-            return Err(Error::NotA { kind: "run folder", path: run.folder.clone(), missing: "trace.csv" });
-        }
-        let after = |rows: &Vec<TraceRow>| rows.iter().filter(|row| row.sweep > settings.burn_in).cloned().collect();
+        fitted.chains.iter().for_each(|chain| add(&mut counters, &chain.counters));
+        let chains: Vec<Vec<TraceRow>> = fitted.chains.iter().map(|chain| chain.trace.clone()).collect();
+        let after = |rows: &Vec<TraceRow>| rows.iter().filter(|row| row.sweep > burn_in).cloned().collect();
         let kept: Vec<Vec<TraceRow>> = chains.iter().map(after).collect();
-        let table_path = run.folder.join("features.tsv");
-        let table = if table_path.is_file() { read_table(&table_path)? } else { Vec::new() };
-        let n_kept = kept.iter().map(|rows| rows.len() / settings.thin as usize).sum();
+        let table = &fitted.found().features.table;
+        let n_kept = kept.iter().map(|rows| rows.len() / fitted.checked.thin as usize).sum();
+        let n_sweeps: u64 = fitted.chains.iter().map(|chain| chain.sweep).sum();
         let mut overview = Overview {
-            run: run.folder.display().to_string(),
-            version: run.record.version.clone(),
-            n_rows: run.record.n_rows,
-            n_sites: run.record.n_sites,
-            structure: run.record.structure.clone(),
-            preparation: settings.preparation(&run.record),
+            run: fitted.name().display().to_string(),
+            version: record.version.clone(),
+            n_rows: record.n_rows,
+            n_sites: record.n_sites,
+            structure: record.structure.clone(),
+            preparation: fitted.recorded().preparation(),
             chains: chains.len(),
-            sweeps_done,
+            sweeps_done: fitted.chains.iter().map(|chain| chain.sweep).min().unwrap_or(0),
             sweeps_planned: settings.sweeps,
-            burn_in: settings.burn_in,
+            burn_in,
             n_kept,
             n_features_posterior: histogram(&kept),
             n_persistent: table.len(),
-            n_carrying_95: carrying(&table, 0.95),
-            variance_explained: 1.0 - mean_of(&kept, |row| row.noise_variance) / run.record.data_scale.powi(2),
-            synchrony: synchrony::read(&run.folder)?.unwrap_or_default(),
-            minka_dimension: EvidenceCurve::read(&run.folder)?.and_then(|curve| curve.best()),
-            quantities: quantities(&kept, &run.record.theta),
-            theta: run.record.theta.clone(),
-            smoothness: median_smoothness(&table),
+            n_carrying_95: carrying(table, 0.95),
+            variance_explained: 1.0 - mean_of(&kept, |row| row.noise_variance) / record.data_scale.powi(2),
+            synchrony: fitted.found().synchrony.clone(),
+            minka_dimension: fitted.evidence.as_ref().and_then(|curve| curve.best()),
+            quantities: quantities(&kept, &record.theta),
+            theta: record.theta.clone(),
+            smoothness: median_smoothness(table),
             theta_acceptance: mean_of(&kept, |row| f64::from(u8::from(row.theta_accepted))),
             acceptance: rates(&counters),
             seconds_per_sweep: mean_of(&chains, |row| row.seconds),
@@ -113,8 +101,8 @@ impl Overview {
             bytes_sent_per_sweep: counters.bytes_sent as f64 / n_sweeps.max(1) as f64,
             verdict: Vec::new(),
         };
-        overview.verdict = overview.judge(run.checked.settings.max_features);
-        Ok(overview)
+        overview.verdict = overview.judge(settings.max_features);
+        overview
     }
 
     /// What looks wrong, and what to do.

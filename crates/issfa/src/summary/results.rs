@@ -1,46 +1,74 @@
-//! The results of a chain as files, from what was accumulated over its kept sweeps: the data are not needed.
+//! The results of a chain, from what was accumulated over its kept sweeps: the data are not needed.
 
 use super::export;
-use super::features::{PersistentFeatures, Setting, read_images};
+use super::features::{About, PersistentFeatures};
+use super::synchrony::{self, Synchrony};
 use crate::chain::posterior::Posterior;
 use crate::data::Mask;
 use crate::data::nifti::Header;
 use crate::error::Result;
-use crate::run::settings::{Record, Settings};
+use crate::run::record::Record;
+use crate::run::settings::Settings;
 use crate::structure::Structure;
 use std::path::Path;
 
-/// The persistent features of a chain by column of the mask, of unit norm.
-pub type Images = Vec<Vec<f32>>;
+/// What a chain has found.
+#[derive(Clone)]
+pub struct Found {
+    /// Those that persisted.
+    pub features: PersistentFeatures,
+    /// How alike their time courses are over runs, the most alike first; empty where there is one run.
+    pub synchrony: Vec<Synchrony>,
+}
 
 /// What the results of a chain are about.
 #[derive(Clone, Copy)]
 pub struct Results<'a> {
+    /// Where features live.
     pub structure: &'a Structure,
+    /// The sites that take part.
     pub mask: &'a Mask,
     /// Where the sites lie, for images.
     pub space: Option<&'a Header>,
+    /// Those of the run.
     pub settings: &'a Settings,
+    /// Of the run.
     pub record: &'a Record,
     /// That of the prepared data, in the user's units.
     pub sum_of_squares: f64,
 }
 
 impl Results<'_> {
+    /// What a chain has found; `seed` is its own.
+    pub fn of(&self, posterior: &Posterior, seed: u64) -> Found {
+        let features = self.persistent(posterior);
+        let synchrony = export::synchrony_of(&features, &self.record.runs, seed);
+        Found { features, synchrony }
+    }
+
     /// The features that persisted.
     pub fn persistent(&self, posterior: &Posterior) -> PersistentFeatures {
-        let setting = Setting {
+        let mut found = PersistentFeatures::new(posterior, &self.about(&self.steps()));
+        found.smooth_only_along(self.structure);
+        found
+    }
+
+    /// What was written into a chain's folder.
+    pub fn read(&self, folder: &Path) -> Result<Found> {
+        let features = PersistentFeatures::read(folder, &self.about(&self.steps()))?;
+        Ok(Found { features, synchrony: synchrony::read(folder)?.unwrap_or_default() })
+    }
+
+    fn about<'a>(&'a self, steps: &'a [f64]) -> About<'a> {
+        About {
             grid: self.structure.grid(),
             mask: self.mask,
-            steps: &self.steps(),
+            steps,
             n_rows: self.record.n_rows,
             empty_rows: &self.record.empty_rows,
             sum_of_squares: self.sum_of_squares,
             exceed: self.settings.exceed,
-        };
-        let mut found = PersistentFeatures::new(posterior, &setting);
-        found.smooth_only_along(self.structure);
-        found
+        }
     }
 
     /// The distance between neighbouring sites along each axis: millimetres for images, else 1.
@@ -52,35 +80,30 @@ impl Results<'_> {
         }
     }
 
-    /// Writes everything but the reconstruction into a chain's folder; `others` are the features of the other chains,
-    /// `seed` the chain's own.
-    pub fn write(&self, posterior: &Posterior, others: &[Images], seed: u64, folder: &Path) -> Result<()> {
-        let runs = &self.record.runs;
-        let mut found = self.persistent(posterior);
-        found.set_stability(others);
-        found.write(folder)?;
+    /// Writes everything but the reconstruction into a chain's folder.
+    pub fn write(&self, found: &Found, folder: &Path) -> Result<()> {
+        let (runs, features) = (&self.record.runs, &found.features);
+        features.write(folder)?;
         if let Some(space) = self.space {
-            export::write_images(&found, space, folder)?;
+            export::write_images(features, space, folder)?;
             if self.settings.melodic {
-                export::write_melodic(&found, space, folder)?;
+                export::write_melodic(features, space, folder)?;
             }
         }
         if self.space.is_some() || runs.len() > 1 {
-            let ids: Vec<u64> = found.table.iter().map(|row| row.id).collect();
-            let [weights, activation] = [&found.weights, &found.activation].map(|values| found.by_input_row(values));
-            export::write_courses(&ids, &weights, &activation, runs, folder)?;
+            let ids: Vec<u64> = features.table.iter().map(|row| row.id).collect();
+            let by_row = |values| features.by_input_row(values);
+            export::write_courses(&ids, &by_row(&features.weights), &by_row(&features.activation), runs, folder)?;
         }
-        export::write_synchrony(&found, runs, seed, folder)
+        export::write_synchrony(found, runs, folder)
     }
 }
 
-/// The features that a chain's folder holds.
-pub fn read_under(mask: &Mask, folder: &Path) -> Result<Images> {
-    let images = read_images(&folder.join("features.npy"))?.1;
-    Ok(images.iter().map(|image| mask.gather(image)).collect())
-}
-
-/// The features of all chains but one.
-pub fn all_but(chains: &[Images], at: usize) -> Vec<Images> {
-    chains.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, images)| images.clone()).collect()
+/// Compares the features of every chain with those of the others.
+pub fn compare_chains(chains: &mut [&mut Found]) {
+    let means: Vec<Vec<Vec<f32>>> = chains.iter().map(|found| found.features.means.clone()).collect();
+    for (at, found) in chains.iter_mut().enumerate() {
+        let others: Vec<&Vec<Vec<f32>>> = means.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, m)| m).collect();
+        found.features.set_stability(&others);
+    }
 }

@@ -5,6 +5,7 @@ pub mod element;
 pub mod glob;
 pub mod gzip;
 pub mod map;
+pub mod memory;
 pub mod nifti;
 pub mod npy;
 pub mod part;
@@ -52,6 +53,16 @@ pub trait RowSource: Send + Sync {
     /// The header that says where the sites lie, for images.
     fn space(&self) -> Option<&Header> {
         None
+    }
+
+    /// Whether reading costs nothing.
+    fn is_in_memory(&self) -> bool {
+        false
+    }
+
+    /// What the rows are known by: the xxh3-128 of the file's bytes, as 32 hexadecimal digits.
+    fn checksum(&self) -> Result<String> {
+        checksum(self.path())
     }
 
     /// Whether the file has a line of names above its rows.

@@ -53,6 +53,14 @@ impl RowSource for Part {
         self.source.has_header()
     }
 
+    fn is_in_memory(&self) -> bool {
+        self.source.is_in_memory()
+    }
+
+    fn checksum(&self) -> Result<String> {
+        self.source.checksum()
+    }
+
     fn read_rows(&self, first_row: usize, out: &mut [f64]) -> Result<()> {
         assert!(first_row * self.n_sites() + out.len() <= self.n_rows * self.n_sites(), "rows lie within the part");
         self.source.read_rows(self.first + first_row, out)

@@ -1,0 +1,149 @@
+//! Rows as a user gives them: files or arrays, and what belongs to them.
+
+use super::confounds::Confounds;
+use super::nifti::space::check_same_place;
+use super::observations::check_source;
+use super::read::memory::{ArrayRows, Values};
+use super::read::{self, RowSource};
+use super::runs::{NamedRun, run_names};
+use crate::error::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What an array is called in messages.
+const ARRAY: &str = "values";
+
+/// Rows to be fitted or looked at, with the mask, runs, confounds and held-out rows that came along with them. What is
+/// a file may be named in the settings instead.
+#[derive(Clone)]
+pub struct Rows {
+    /// One a run.
+    pub(crate) sources: Vec<Arc<dyn RowSource>>,
+    /// The files given; none for arrays.
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) runs: Option<Vec<NamedRun>>,
+    pub(crate) mask: Option<Vec<bool>>,
+    pub(crate) confounds: Vec<Confounds>,
+    pub(crate) heldout: Option<Box<Rows>>,
+}
+
+impl Rows {
+    /// Rows of an array: row-major, f32 or f64, each row on the grid in C order. NaN is refused, unless the settings take
+    /// it for a cell that was not observed.
+    pub fn from_values(values: impl Into<Values>, grid: &[usize]) -> Result<Rows> {
+        Rows::from_sources(vec![Arc::new(ArrayRows::new(ARRAY, values.into(), grid)?)], Vec::new())
+    }
+
+    /// Several arrays on one grid, each a run with a name.
+    pub fn from_runs(runs: Vec<(String, Values)>, grid: &[usize]) -> Result<Rows> {
+        let array = |(name, values): (String, Values)| -> Result<Arc<dyn RowSource>> {
+            Ok(Arc::new(ArrayRows::new(&name, values, grid)?))
+        };
+        Rows::from_sources(runs.into_iter().map(array).collect::<Result<Vec<_>>>()?, Vec::new())
+    }
+
+    /// Opens files and checks that they have the same sites in the same places. Each file is a run; 3-D images are the
+    /// volumes of one.
+    pub fn open(paths: &[PathBuf]) -> Result<Rows> {
+        let sources = match paths {
+            [] => Vec::new(),
+            paths => read::open_runs(paths)?.into_iter().map(Arc::from).collect(),
+        };
+        Rows::from_sources(sources, paths.to_vec())
+    }
+
+    fn from_sources(sources: Vec<Arc<dyn RowSource>>, paths: Vec<PathBuf>) -> Result<Rows> {
+        let Some(first) = sources.first() else {
+            let problem = format!("give at least one {} file, before options that take several files", read::ENDINGS);
+            return Err(Error::setting("INPUT", "(none)", problem));
+        };
+        let with_grid = sources.iter().find(|source| source.grid().is_some()).unwrap_or(first);
+        for source in &sources[1..] {
+            let because = |other: &dyn RowSource| format!("as in {}", other.path().display());
+            check_source(source.as_ref(), &[first.n_sites()], &because(first.as_ref()))?;
+            let grid = with_grid.grid().map_or_else(|| vec![first.n_sites()], <[usize]>::to_vec);
+            check_source(source.as_ref(), &grid, &because(with_grid.as_ref()))?;
+        }
+        check_spaces(&sources)?;
+        Ok(Rows { sources, paths, runs: None, mask: None, confounds: Vec::new(), heldout: None })
+    }
+
+    /// Leaves the sites out that are not inside, in C order of the grid.
+    pub fn with_mask(mut self, inside: &[bool]) -> Result<Rows> {
+        if inside.len() != self.n_sites() {
+            let (found, expected) = (inside.len(), self.n_sites());
+            let because = "the mask has one value a site".to_string();
+            return Err(Error::SitesDiffer { path: self.path().to_path_buf(), found, expected, because });
+        }
+        self.mask = Some(inside.to_vec());
+        Ok(self)
+    }
+
+    /// Takes the rows of a single array for those of several runs: names and numbers of rows, in order.
+    pub fn with_runs(mut self, runs: &[(&str, usize)]) -> Result<Rows> {
+        let (n_named, n_rows) = (runs.iter().map(|(_, n)| n).sum::<usize>(), self.n_rows());
+        if n_named != n_rows || runs.iter().any(|(_, n)| *n == 0) {
+            let problem = format!("name runs of at least one row that have {n_rows} rows together");
+            return Err(Error::setting("runs", format!("{n_named} rows"), problem));
+        }
+        self.runs = Some(runs.iter().map(|(name, n)| NamedRun { name: (*name).into(), n_rows: *n }).collect());
+        Ok(self)
+    }
+
+    /// Gives each run a table of confounds, which are regressed out of every site.
+    pub fn with_confounds(mut self, confounds: Vec<Confounds>) -> Rows {
+        self.confounds = confounds;
+        self
+    }
+
+    /// Rows left out of the fit, whose residual is traced.
+    pub fn with_heldout(mut self, rows: Rows) -> Rows {
+        self.heldout = Some(Box::new(rows));
+        self
+    }
+
+    /// How many there are.
+    pub fn n_rows(&self) -> usize {
+        self.sources.iter().map(|source| source.n_rows()).sum()
+    }
+
+    /// Values in a row.
+    pub fn n_sites(&self) -> usize {
+        self.sources[0].n_sites()
+    }
+
+    /// The first input, for messages.
+    pub fn path(&self) -> &Path {
+        self.sources[0].path()
+    }
+
+    /// The files given; none where the rows are arrays.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// Rows of each input that was given: volumes given one a file are rows of one run.
+    pub(super) fn input_rows(&self) -> Vec<usize> {
+        let is_series = self.sources.len() < self.paths.len();
+        if is_series { vec![1; self.paths.len()] } else { self.sources.iter().map(|s| s.n_rows()).collect() }
+    }
+
+    pub(super) fn run_names(&self) -> Vec<String> {
+        run_names(&self.sources.iter().map(|source| source.path()).collect::<Vec<_>>())
+    }
+
+    /// What each input is called, and what it is known by.
+    pub fn checksums(&self) -> Result<Vec<(PathBuf, String)>> {
+        match &self.paths[..] {
+            [] => self.sources.iter().map(|source| Ok((source.path().to_path_buf(), source.checksum()?))).collect(),
+            paths => paths.iter().map(|path| Ok((path.clone(), read::checksum(path)?))).collect(),
+        }
+    }
+}
+
+/// Refuses images whose voxels lie elsewhere than those of the first image.
+fn check_spaces(sources: &[Arc<dyn RowSource>]) -> Result<()> {
+    let mut images = sources.iter().filter_map(|source| Some((source.path(), source.space()?)));
+    let Some(first) = images.next() else { return Ok(()) };
+    images.try_for_each(|image| check_same_place(first, image))
+}

@@ -1,0 +1,269 @@
+//! A chain on its way: sweeps, what is kept of them, checkpoints, and the agreement of ranks in between.
+
+use super::denoised::DenoisedRows;
+use super::prepared::{About, Prepared};
+use super::ranks::{self, Position};
+use super::sink::Sink;
+use super::{Ending, Observer};
+use crate::chain::posterior::Shown;
+use crate::chain::sweep::SweepInfo;
+use crate::chain::{Chain, Posterior, Schedule};
+use crate::error::Result;
+use crate::kernels::features;
+use crate::model::State;
+use crate::new_rows;
+use crate::numeric::linalg::Real;
+use crate::run::checkpoint::{self, Checkpoint, Counters};
+use crate::run::draws::{self, Draws};
+use crate::run::trace::TraceRow;
+use crate::summary::Found;
+use std::time::{Duration, Instant};
+
+/// A chain on its way.
+pub(super) struct ChainRun<'a, R> {
+    prepared: &'a Prepared<R>,
+    /// Which chain of the run it is, from 1.
+    number: u32,
+    schedule: Schedule,
+    chain: Chain<R>,
+    n_kept: u64,
+    /// Kept by rank 0.
+    account: Option<Account>,
+}
+
+/// What is accumulated about a chain.
+#[derive(Clone)]
+pub(super) struct Account {
+    pub posterior: Posterior,
+    pub counters: Counters,
+    pub trace: Vec<TraceRow>,
+    pub sweep: u64,
+    fingerprint: String,
+}
+
+/// When to stop, to save, and whom to tell.
+pub(super) struct Watcher<'a> {
+    pub observer: &'a mut dyn Observer,
+    pub deadline: Option<Instant>,
+    pub save_every: Duration,
+    /// Sweeps of chains that are still to come.
+    pub sweeps_to_come: u64,
+}
+
+/// What is to happen after a sweep, on all ranks alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    GoOn,
+    Save,
+    End(Ending),
+}
+
+impl Account {
+    fn new<R: Real>(prepared: &Prepared<R>) -> Account {
+        Account {
+            posterior: Posterior::new(prepared.about.with_reconstruction()),
+            counters: Counters::default(),
+            trace: Vec::new(),
+            sweep: 0,
+            fingerprint: prepared.about.recorded().fingerprint(),
+        }
+    }
+
+    fn save<R: Real>(&mut self, chain: u32, sweep: u64, state: &State<R>, sink: &mut dyn Sink) -> Result<()> {
+        let bundle = checkpoint::encode(&self.fingerprint, sweep, state, &self.posterior, &self.counters);
+        sink.save(chain, self.posterior.n_kept, bundle)?;
+        self.sweep = sweep;
+        Ok(())
+    }
+
+    fn add_times(&mut self, row: &TraceRow, info: &SweepInfo, bytes_sent: u64) {
+        for step in &info.steps {
+            let sums = self.counters.kernels.entry(step.kernel.name().into()).or_default();
+            sums.0 += step.seconds;
+            sums.1 += u64::from(step.info.proposed);
+            sums.2 += u64::from(step.info.accepted);
+        }
+        self.counters.seconds += row.seconds;
+        self.counters.bytes_sent += bytes_sent;
+    }
+
+    /// What the chain has found, and its denoised rows where they are wanted.
+    pub fn give_results(&self, about: &About, chain: u32, sink: &mut dyn Sink) -> Result<Found> {
+        let found = about.results().of(&self.posterior, about.schedule(chain).seed);
+        sink.results(chain, about, &found)?;
+        if let Some(reconstruction) = &self.posterior.reconstruction {
+            sink.reconstruction(chain, about, &DenoisedRows { about, mean: &reconstruction.mean })?;
+        }
+        Ok(found)
+    }
+}
+
+/// Where a chain is to go on, with what is accumulated about it, on rank 0; nowhere if it is to begin.
+fn earlier<R: Real>(
+    prepared: &Prepared<R>,
+    number: u32,
+    sink: &mut Option<Box<dyn Sink>>,
+) -> Result<Option<(Account, Checkpoint<R>)>> {
+    let Some(sink) = sink else { return Ok(None) };
+    let Some(stored) = sink.checkpoint(number)? else { return Ok(None) };
+    let about = &prepared.about;
+    let fingerprint = about.recorded().fingerprint();
+    let mut checkpoint = checkpoint::decode::<R>(&stored, &fingerprint, about.with_reconstruction())?;
+    let posterior = std::mem::replace(&mut checkpoint.posterior, Posterior::new(None));
+    let trace = sink.go_on_with_chain(number, about, checkpoint.sweep, posterior.n_kept)?;
+    let (counters, sweep) = (checkpoint.counters.clone(), checkpoint.sweep);
+    Ok(Some((Account { posterior, counters, trace, sweep, fingerprint }, checkpoint)))
+}
+
+impl<'a, R: Real> ChainRun<'a, R> {
+    /// From its checkpoint, or from the beginning.
+    pub fn start(
+        prepared: &'a Prepared<R>,
+        number: u32,
+        start: Option<&State<R>>,
+        sink: &mut Option<Box<dyn Sink>>,
+    ) -> Result<ChainRun<'a, R>> {
+        let comm = prepared.model.comm.as_ref();
+        let known = earlier(prepared, number, sink)?;
+        let (account, position) = if ranks::told(comm, || known.is_some()) {
+            let (account, checkpoint) = known.unzip();
+            (account, ranks::hand_out(&prepared.model, checkpoint)?)
+        } else {
+            let state = match start {
+                Some(state) => state.clone(),
+                None => prepared.initial_state(number)?,
+            };
+            let mut account = None;
+            if let (Some(whole), Some(sink)) = (state.gathered(comm), sink) {
+                let account = account.insert(Account::new(prepared));
+                sink.begin_chain(number, &prepared.about)?;
+                account.save(number, 0, &whole, sink.as_mut())?;
+            }
+            (account, Position { sweep: 0, state })
+        };
+        let schedule = prepared.about.schedule(number);
+        Ok(ChainRun {
+            n_kept: schedule.n_kept(position.sweep),
+            prepared,
+            number,
+            schedule,
+            chain: Chain::new(position.state, position.sweep),
+            account,
+        })
+    }
+
+    /// Sweeps until the chain is as long as planned, or until it is told to stop.
+    pub fn run(&mut self, watcher: &mut Watcher, sink: &mut Option<Box<dyn Sink>>) -> Result<Ending> {
+        let total = self.schedule.sweeps;
+        let (start, first) = (Instant::now(), self.chain.sweep);
+        let mut saved = (self.chain.sweep, Instant::now());
+        let mut ending = Ending::Finished;
+        while self.chain.sweep < total {
+            let row = self.one_sweep(sink)?;
+            let done = self.chain.sweep - first;
+            let to_go = total - self.chain.sweep + watcher.sweeps_to_come;
+            watcher.observer.sweep(&row, total, start.elapsed().mul_f64(to_go as f64 / done as f64));
+            let own = watcher.next(self.chain.sweep < total, saved.1);
+            match ranks::agree(self.prepared.model.comm.as_ref(), &self.chain, own)? {
+                Next::GoOn => {}
+                Next::Save => {
+                    self.save(sink)?;
+                    saved = (self.chain.sweep, Instant::now());
+                }
+                Next::End(early) => {
+                    ending = early;
+                    break;
+                }
+            }
+        }
+        if saved.0 != self.chain.sweep {
+            self.save(sink)?;
+        }
+        Ok(ending)
+    }
+
+    /// What was accumulated, on rank 0.
+    pub fn into_account(self) -> Option<Account> {
+        self.account
+    }
+
+    fn one_sweep(&mut self, sink: &mut Option<Box<dyn Sink>>) -> Result<TraceRow> {
+        let start = Instant::now();
+        let prepared = self.prepared;
+        let comm = prepared.model.comm.as_ref();
+        let sent_before = comm.traffic().n_bytes;
+        let info = self.chain.step(&prepared.model, &self.schedule)?;
+        let sent = comm.traffic().n_bytes - sent_before;
+        let sweep = self.chain.sweep;
+        if self.schedule.keeps(sweep) {
+            self.keep(sink)?;
+        }
+        let mut row = TraceRow::new(&prepared.model, &self.chain.state, &info, prepared.units());
+        if prepared.traces_heldout {
+            row.heldout_residual = self.heldout_residual();
+        }
+        row.chain = self.number;
+        row.sweep = sweep;
+        row.seconds = start.elapsed().as_secs_f64();
+        if let (Some(account), Some(sink)) = (&mut self.account, sink) {
+            account.add_times(&row, &info, sent);
+            account.trace.push(row.clone());
+            sink.sweep(&row)?;
+        }
+        Ok(row)
+    }
+
+    /// The mean squared residual of the rows left out, on rank 0.
+    fn heldout_residual(&self) -> Option<f64> {
+        let prepared = self.prepared;
+        let means = features::conditional_means(&prepared.model, &self.chain.state);
+        let means = means.gathered(prepared.model.comm.as_ref())?;
+        let streams = self.schedule.streams(self.chain.sweep);
+        let data = prepared.heldout.as_ref()?;
+        let residual = new_rows::mean_squared_residual(data, &self.chain.state, &means, &streams);
+        Some(prepared.units().noise_variance(residual))
+    }
+
+    /// Adds the state to the posterior and to the draws.
+    fn keep(&mut self, sink: &mut Option<Box<dyn Sink>>) -> Result<()> {
+        let (prepared, about) = (self.prepared, &self.prepared.about);
+        let comm = prepared.model.comm.as_ref();
+        self.n_kept += 1;
+        let settings = &about.checked.settings;
+        let means = Draws::retains(self.n_kept, settings.keep_draws)
+            .then(|| features::conditional_means(&prepared.model, &self.chain.state).gathered(comm));
+        // Where nothing is shared, the state is whole as it is.
+        let gathered = if comm.size() > 1 { self.chain.state.gathered(comm) } else { None };
+        let (Some(account), Some(sink)) = (&mut self.account, sink) else { return Ok(()) };
+        let state = gathered.as_ref().unwrap_or(&self.chain.state);
+        let n_planned = self.schedule.n_kept(self.schedule.sweeps);
+        let shown = Shown { structure: &about.structure, mask: &about.mask, preprocessing: &about.preprocessing };
+        account.posterior.add(state, &shown, settings.exceed, n_planned);
+        match means.flatten() {
+            Some(means) => sink.draw(self.number, self.n_kept, draws::encode(state, &means, self.chain.sweep)),
+            None => Ok(()),
+        }
+    }
+
+    fn save(&mut self, sink: &mut Option<Box<dyn Sink>>) -> Result<()> {
+        let state = self.chain.state.gathered(self.prepared.model.comm.as_ref());
+        match (&mut self.account, sink, state) {
+            (Some(account), Some(sink), Some(state)) => {
+                account.save(self.number, self.chain.sweep, &state, sink.as_mut())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Watcher<'_> {
+    fn next(&self, is_unfinished: bool, saved: Instant) -> Next {
+        let is_late = is_unfinished && self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        match (self.observer.wants_stop(), is_late, saved.elapsed() >= self.save_every) {
+            (true, _, _) => Next::End(Ending::Stopped),
+            (_, true, _) => Next::End(Ending::OutOfTime),
+            (_, _, true) => Next::Save,
+            _ => Next::GoOn,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A fitted model as a run folder.
+
+use super::folder_sink::FolderSink;
+use crate::data::write::write_npy_f32;
+use crate::error::{Error, Result};
+use crate::numeric::bytes::Stored;
+use crate::numeric::files::write_atomically;
+use crate::run::checkpoint;
+use crate::run::draws::{Draws, KeptDraws};
+use crate::run::folder::{Output, RECONSTRUCTION, Run, TRACE, check_output, prepare_output};
+use crate::run::trace::TraceWriter;
+use crate::summary::Fitted;
+use std::fs;
+use std::path::Path;
+
+impl Fitted {
+    /// Writes a fit that is in memory as a run folder, which must not exist yet. Every command takes it; only going on with
+    /// it needs the rows again.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        check_output(folder, Output::Run, false)?;
+        if let Some(own) = &self.folder {
+            let problem = format!("the fit has a folder, {}; copy that", own.display());
+            return Err(Error::malformed(folder, problem));
+        }
+        prepare_output(folder, Output::Run)?;
+        self.structure.save_graphs(folder)?;
+        FolderSink::new(folder).write_place(
+            &self.mask,
+            self.structure.grid(),
+            self.space.as_ref(),
+            &self.preprocessing,
+        )?;
+        for chain in 0..self.chains.len() {
+            self.save_chain(chain, &Run::chain_folder(folder, chain as u32 + 1))?;
+        }
+        if let Some(curve) = &self.evidence {
+            curve.write(folder)?;
+        }
+        // Last: without it the folder is not taken for a run.
+        Run::write_config(folder, &self.recorded())
+    }
+
+    fn save_chain(&self, at: usize, folder: &Path) -> Result<()> {
+        let chain = &self.chains[at];
+        fs::create_dir_all(folder).map_err(Error::write(folder))?;
+        let mut trace = TraceWriter::create(&folder.join(TRACE), self.record.theta.len())?;
+        chain.trace.iter().try_for_each(|row| trace.push(row))?;
+        trace.flush()?;
+        let draws = Draws::new(folder, self.settings().keep_draws);
+        draws.create(&self.preprocessing)?;
+        if let KeptDraws::Memory(kept) = &chain.draws {
+            kept.iter().try_for_each(|(number, draw)| write_atomically(&draws.path(*number), draw.bytes()))?;
+        }
+        if let Some(stored) = &chain.checkpoint {
+            write_checkpoint(folder, stored)?;
+        }
+        if let Some(array) = &chain.reconstruction {
+            write_npy_f32(&folder.join(RECONSTRUCTION), &array.shape, &array.values)?;
+        }
+        self.results().write(&chain.found, folder)
+    }
+}
+
+fn write_checkpoint(folder: &Path, stored: &Stored) -> Result<()> {
+    let path = checkpoint::path(folder);
+    let parent = path.parent().unwrap_or(folder);
+    fs::create_dir_all(parent).map_err(Error::write(parent))?;
+    write_atomically(&path, stored.bytes())
+}

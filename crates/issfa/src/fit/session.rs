@@ -1,0 +1,258 @@
+//! A fit that can be run, stopped and gone on with: rows and settings in, a fitted model out.
+
+use super::chain_run::{Account, ChainRun, Watcher};
+use super::folder_sink::FolderSink;
+use super::memory_sink::MemorySink;
+use super::prepared::{About, Earlier, Prepared, Request};
+use super::sink::Sink;
+use super::{Ending, Observer};
+use crate::data::Rows;
+use crate::error::{Error, Result};
+use crate::model::State;
+use crate::numeric::linalg::Real;
+use crate::pca::evidence::{self, EvidenceCurve};
+use crate::run::checkpoint;
+use crate::run::folder::Run;
+use crate::run::settings::{Precision, Settings};
+use crate::structure::Shelf;
+use crate::summary::results::compare_chains;
+use crate::summary::{ChainRecord, Fitted, Found};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Rows and settings, loaded and ready to run. The precision is chosen inside.
+pub struct Session {
+    engine: Box<dyn Engine>,
+    /// On rank 0 of those that share a chain.
+    sink: Option<Box<dyn Sink>>,
+    folder: Option<PathBuf>,
+    /// Whether there is something to go on from.
+    has_begun: bool,
+}
+
+/// A fit of either precision.
+trait Engine: Send {
+    fn about(&self) -> &About;
+    fn begin(&mut self, sink: &mut Option<Box<dyn Sink>>) -> Result<()>;
+    fn run(&mut self, observer: &mut dyn Observer, sink: &mut Option<Box<dyn Sink>>) -> Result<Ending>;
+    fn evidence(&self) -> Option<EvidenceCurve>;
+    fn chains(&self, sink: &dyn Sink) -> Result<Option<Vec<ChainRecord>>>;
+}
+
+struct Task<R> {
+    prepared: Prepared<R>,
+    /// The state of another run to start from.
+    start: Option<State<R>>,
+    /// What the chains of this rank's group have come to.
+    chains: BTreeMap<u32, (Account, Found)>,
+}
+
+fn load(request: Request) -> Result<Box<dyn Engine>> {
+    fn task<R: Real>(request: Request) -> Result<Box<dyn Engine>> {
+        Ok(Box::new(Task { prepared: Prepared::<R>::load(request)?, start: None, chains: BTreeMap::new() }))
+    }
+    match request.checked.settings.precision {
+        Precision::F32 => task::<f32>(request),
+        Precision::F64 => task::<f64>(request),
+    }
+}
+
+impl Session {
+    /// A fit that keeps everything in memory.
+    pub fn in_memory(rows: Rows, settings: &Settings) -> Result<Session> {
+        Session::new(Request::new(rows, settings.clone().check()?), None)
+    }
+
+    /// A fit into a run folder, or in memory. Nothing is written yet.
+    pub fn new(request: Request, folder: Option<&Path>) -> Result<Session> {
+        let engine = load(request)?;
+        Ok(Session::with(engine, folder, false, || Box::new(MemorySink::default())))
+    }
+
+    /// Goes on with a run folder; the settings of `run` may ask for more sweeps. Rows are those of its inputs, unless they
+    /// are given. `request` may change who shares the work and who watches.
+    pub fn resume(run: &Run, rows: Option<Rows>, prepare: impl FnOnce(&mut Request)) -> Result<Session> {
+        let rows = rows.map_or_else(|| run.rows(), Ok)?;
+        let shelf = Shelf::of(&run.folder, &run.record.graphs);
+        let mut request = Request::new(rows, run.checked.clone());
+        request.shelf = Some(&shelf);
+        request.earlier = Some(Earlier { mask: run.mask()?, record: run.record.clone() });
+        prepare(&mut request);
+        let engine = load(request)?;
+        Ok(Session::with(engine, Some(&run.folder), true, || Box::new(MemorySink::default())))
+    }
+
+    /// Goes on with a fitted model until it has done `sweeps` in all; the rows are those it was fitted to.
+    pub fn go_on(fitted: &Fitted, rows: Rows, sweeps: u64) -> Result<Session> {
+        let mut settings = fitted.settings().clone();
+        if sweeps < settings.sweeps {
+            return Err(Error::setting("--sweeps", sweeps, "a run cannot be made shorter"));
+        }
+        settings.sweeps = sweeps;
+        let mut request = Request::new(rows, settings.check()?);
+        request.earlier = Some(Earlier { mask: fitted.mask.clone(), record: fitted.record.clone() });
+        let engine = load(request)?;
+        Ok(Session::with(engine, fitted.folder.as_deref(), true, || Box::new(MemorySink::of(fitted))))
+    }
+
+    fn with(
+        engine: Box<dyn Engine>,
+        folder: Option<&Path>,
+        has_begun: bool,
+        memory: impl FnOnce() -> Box<dyn Sink>,
+    ) -> Session {
+        let sink = || match folder {
+            Some(folder) => Box::new(FolderSink::new(folder)) as Box<dyn Sink>,
+            None => memory(),
+        };
+        let sink = engine.about().is_first().then(sink);
+        Session { engine, sink, folder: folder.map(Path::to_path_buf), has_begun }
+    }
+
+    /// What will be done.
+    pub fn about(&self) -> &About {
+        self.engine.about()
+    }
+
+    /// Runs all chains to their end, or until the observer or the time budget ends it. Called again, it goes on.
+    pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Ending> {
+        if self.has_begun {
+            let about = self.engine.about();
+            self.sink.as_mut().filter(|_| about.is_first_of_all()).map_or(Ok(()), |sink| sink.go_on(about))?;
+        } else {
+            self.engine.begin(&mut self.sink)?;
+            self.has_begun = true;
+        }
+        let ending = self.engine.run(observer, &mut self.sink)?;
+        if ending == Ending::Finished && self.about().is_first_of_all() {
+            self.add_evidence(observer)?;
+        }
+        Ok(ending)
+    }
+
+    /// The eigenvalues of the data and the evidence for principal components, where they take little time beside the fit.
+    fn add_evidence(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        let Some(sink) = &mut self.sink else { return Ok(()) };
+        if sink.known_evidence()?.is_some() {
+            return Ok(());
+        }
+        match (self.engine.evidence(), &self.folder) {
+            (Some(curve), _) => sink.evidence(&curve),
+            (None, Some(folder)) => {
+                let folder = folder.display();
+                observer.note(&format!("issfa report {folder} adds the eigenvalues of the data and their figure"));
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// What the chains have come to so far, on rank 0; elsewhere nothing.
+    pub fn fitted(&self) -> Result<Option<Fitted>> {
+        let Some(sink) = self.sink.as_deref().filter(|_| self.about().is_first_of_all()) else { return Ok(None) };
+        let mut fitted = self.about().to_fitted();
+        match self.engine.chains(sink)? {
+            Some(chains) if !chains.is_empty() => fitted.chains = chains,
+            // Other ranks have run some of the chains.
+            _ => return self.folder.as_deref().map(Fitted::open).transpose(),
+        }
+        fitted.evidence = sink.known_evidence()?;
+        fitted.folder = self.folder.clone();
+        Ok(Some(fitted))
+    }
+}
+
+impl<R: Real> Task<R> {
+    /// Gives every chain the best matches of its features in the others.
+    fn compare(&mut self, sink: &mut dyn Sink) -> Result<()> {
+        let about = &self.prepared.about;
+        let fingerprint = about.recorded().fingerprint();
+        let mut others = BTreeMap::new();
+        for chain in (1..=about.checked.settings.chains).filter(|chain| !self.chains.contains_key(chain)) {
+            // Run by another group of ranks.
+            let Some(stored) = sink.checkpoint(chain)? else { continue };
+            let posterior = checkpoint::posterior(&stored, &fingerprint, about.with_reconstruction())?;
+            others.insert(chain, about.results().of(&posterior, about.schedule(chain).seed));
+        }
+        let own = self.chains.iter_mut().map(|(chain, (_, found))| (*chain, found));
+        let mut all: BTreeMap<u32, &mut Found> =
+            own.chain(others.iter_mut().map(|(chain, found)| (*chain, found))).collect();
+        compare_chains(&mut all.values_mut().map(|found| &mut **found).collect::<Vec<_>>());
+        all.into_iter().try_for_each(|(chain, found)| sink.results(chain, about, found))
+    }
+}
+
+impl<R: Real> Engine for Task<R> {
+    fn about(&self) -> &About {
+        &self.prepared.about
+    }
+
+    fn begin(&mut self, sink: &mut Option<Box<dyn Sink>>) -> Result<()> {
+        let about = &self.prepared.about;
+        // Before anything is replaced: the run to start from may be the one that is.
+        self.start = self.prepared.start_of_run()?;
+        about.ranks.meet();
+        sink.as_mut().filter(|_| about.is_first_of_all()).map_or(Ok(()), |sink| sink.begin(about))?;
+        about.ranks.meet();
+        Ok(())
+    }
+
+    fn run(&mut self, observer: &mut dyn Observer, sink: &mut Option<Box<dyn Sink>>) -> Result<Ending> {
+        let about = &self.prepared.about;
+        let n_chains = about.checked.settings.chains;
+        let own: Vec<u32> = (1..=n_chains).filter(|&chain| about.ranks.runs_chain(chain)).collect();
+        let mut watcher = Watcher {
+            observer,
+            deadline: about.checked.time_budget.map(|budget| Instant::now() + budget),
+            save_every: about.checked.checkpoint_every,
+            sweeps_to_come: 0,
+        };
+        let mut ending = Ending::Finished;
+        for (at, &number) in own.iter().enumerate() {
+            watcher.sweeps_to_come = (own.len() - at - 1) as u64 * about.checked.settings.sweeps;
+            let mut chain = ChainRun::start(&self.prepared, number, self.start.as_ref(), sink)?;
+            ending = chain.run(&mut watcher, sink)?;
+            if let (Some(account), Some(sink)) = (chain.into_account(), sink.as_mut()) {
+                let found = account.give_results(about, number, sink.as_mut())?;
+                self.chains.insert(number, (account, found));
+            }
+            if ending != Ending::Finished {
+                break;
+            }
+        }
+        let ending = self.prepared.about.ranks.end(ending);
+        let is_first_of_all = self.prepared.about.is_first_of_all();
+        if let Some(sink) = sink.as_mut().filter(|_| ending == Ending::Finished && is_first_of_all && n_chains > 1) {
+            self.compare(sink.as_mut())?;
+        }
+        Ok(ending)
+    }
+
+    fn evidence(&self) -> Option<EvidenceCurve> {
+        let About { record, checked, preprocessing, .. } = &self.prepared.about;
+        let n_sweeps = checked.settings.sweeps * u64::from(checked.settings.chains);
+        let is_cheap = evidence::is_cheap(record.n_rows, record.n_sites, n_sweeps);
+        let data = &self.prepared.model.data;
+        (is_cheap && !data.tiles().is_shared()).then(|| EvidenceCurve::of(data, preprocessing.factor))
+    }
+
+    fn chains(&self, sink: &dyn Sink) -> Result<Option<Vec<ChainRecord>>> {
+        if self.prepared.about.ranks.n_groups > 1 {
+            return Ok(None);
+        }
+        let record = |(&chain, (account, found)): (&u32, &(Account, Found))| {
+            let is_in_memory = matches!(sink.draws(chain)?, crate::run::draws::KeptDraws::Memory(_));
+            Ok(ChainRecord {
+                trace: account.trace.clone(),
+                sweep: account.sweep,
+                counters: account.counters.clone(),
+                found: found.clone(),
+                draws: sink.draws(chain)?,
+                checkpoint: if is_in_memory { sink.checkpoint(chain)? } else { None },
+                reconstruction: sink.denoised(chain),
+            })
+        };
+        Ok(Some(self.chains.iter().map(record).collect::<Result<_>>()?))
+    }
+}

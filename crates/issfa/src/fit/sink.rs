@@ -1,0 +1,58 @@
+//! Where the sweeps, kept draws, checkpoints and results of a fit go.
+
+use super::denoised::DenoisedRows;
+use super::prepared::About;
+use crate::data::Array;
+use crate::error::Result;
+use crate::numeric::bytes::{Bundle, Stored};
+use crate::pca::evidence::EvidenceCurve;
+use crate::run::draws::KeptDraws;
+use crate::run::trace::TraceRow;
+use crate::summary::Found;
+use std::sync::Arc;
+
+/// Takes what a fit gives, chain by chain (from 1), and gives back what it takes to go on. Under ranks one belongs to rank 0
+/// of each group that runs a chain.
+pub trait Sink: Send {
+    /// A new fit begins: what was there of an earlier one goes.
+    fn begin(&mut self, about: &About) -> Result<()>;
+
+    /// A fit goes on, perhaps for longer than it was planned.
+    fn go_on(&mut self, about: &About) -> Result<()>;
+
+    /// The last checkpoint of a chain.
+    fn checkpoint(&self, chain: u32) -> Result<Option<Arc<Stored>>>;
+
+    /// A chain begins.
+    fn begin_chain(&mut self, chain: u32, about: &About) -> Result<()>;
+
+    /// A chain goes on from its checkpoint, after so many sweeps and kept ones: whatever is later goes. Returns the trace.
+    fn go_on_with_chain(&mut self, chain: u32, about: &About, sweep: u64, n_kept: u64) -> Result<Vec<TraceRow>>;
+
+    /// A sweep is done.
+    fn sweep(&mut self, row: &TraceRow) -> Result<()>;
+
+    /// The draw of the `number`-th kept sweep.
+    fn draw(&mut self, chain: u32, number: u64, draw: Bundle) -> Result<()>;
+
+    /// A checkpoint after `n_kept` kept sweeps, which takes the place of the one before once it is complete.
+    fn save(&mut self, chain: u32, n_kept: u64, checkpoint: Bundle) -> Result<()>;
+
+    /// What a chain has found so far.
+    fn results(&mut self, chain: u32, about: &About, found: &Found) -> Result<()>;
+
+    /// The denoised rows of a chain.
+    fn reconstruction(&mut self, chain: u32, about: &About, rows: &DenoisedRows) -> Result<()>;
+
+    /// The eigenvalues of the data, if they are known.
+    fn known_evidence(&self) -> Result<Option<EvidenceCurve>>;
+
+    /// The eigenvalues of the data.
+    fn evidence(&mut self, curve: &EvidenceCurve) -> Result<()>;
+
+    /// The draws that a chain has kept.
+    fn draws(&self, chain: u32) -> Result<KeptDraws>;
+
+    /// The denoised rows of a chain, where they are in memory.
+    fn denoised(&self, chain: u32) -> Option<Array>;
+}

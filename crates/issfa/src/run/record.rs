@@ -1,0 +1,265 @@
+//! What a run was made by and from: its settings as they were, and what the data turned out to be.
+
+use super::settings::{FORMAT, Settings};
+use crate::data::Centering;
+use crate::data::runs::NamedRun;
+use crate::error::{Error, Result};
+use crate::structure::graph::GraphFile;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The table of `config.toml` that holds the record.
+pub const RECORD: &str = "record";
+
+/// The settings of a run with its record: what `config.toml` holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recorded {
+    pub settings: Settings,
+    pub record: Record,
+}
+
+/// What a run was made by and from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    pub version: String,
+    pub format: u32,
+    pub n_rows: usize,
+    pub n_sites: usize,
+    pub structure: String,
+    pub theta: Vec<String>,
+    /// Raw data are divided by this before sampling (after centring and site scaling).
+    pub data_scale: f64,
+    pub inputs: Vec<InputRecord>,
+    /// Whether the inputs are images, so that results are written as such too.
+    #[serde(default)]
+    pub images: bool,
+    /// The runs, with the rows of each.
+    pub runs: Vec<NamedRun>,
+    /// What was regressed out of every site beside its mean.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub covariates: Vec<String>,
+    /// Checksums of the confounds and of the names of runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub side_checksums: Vec<String>,
+    /// Sites that take part, where a mask leaves some out, and their checksum: they are in mask.npy or mask.nii.gz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n_masked_sites: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask_checksum: Option<String>,
+    /// Cells that were not observed, of rows that took part.
+    #[serde(default)]
+    pub n_missing_cells: u64,
+    /// Rows of the input without any value, which are not part of the fit; they count from 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub empty_rows: Vec<usize>,
+    /// The files of the structure; their decompositions are in the run's folder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub graphs: Vec<GraphFile>,
+    /// The sum of squares of the prepared data, in the user's units; runs of earlier builds do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sum_of_squares: Option<f64>,
+    /// Of a merged run, the stream that each chain draws from; elsewhere empty, which means the usual ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub streams: Vec<ChainStream>,
+}
+
+/// What a chain draws its random numbers from: the seed and the chain's number in the run that it was made in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChainStream {
+    pub seed: u64,
+    /// From 1.
+    pub chain: u32,
+}
+
+impl Record {
+    /// The stream of a chain (from 1) of the run with this record and seed.
+    pub fn stream(&self, seed: u64, chain: u32) -> ChainStream {
+        let merged = self.streams.get(chain as usize - 1).copied();
+        merged.unwrap_or(ChainStream { seed, chain })
+    }
+
+    /// Refuses inputs, or what decides the data beside them, with other checksums; `of` is the run's folder or name.
+    pub fn check_inputs(&self, of: &Path, paths: &[PathBuf], inputs: &[String], side: &[String]) -> Result<()> {
+        for (at, (found, input)) in inputs.iter().zip(&self.inputs).enumerate() {
+            if *found != input.checksum {
+                return Err(Error::OtherOrigin {
+                    path: paths.get(at).unwrap_or(&input.path).clone(),
+                    what: "data",
+                    found: format!("checksum {}", input.checksum),
+                    expected: format!("checksum {found}"),
+                });
+            }
+        }
+        if side != self.side_checksums {
+            return Err(Error::OtherOrigin {
+                path: of.to_path_buf(),
+                what: "confounds or names of runs",
+                found: self.side_checksums.join(", "),
+                expected: side.join(", "),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// An input file and its xxh3-128 checksum.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputRecord {
+    pub path: PathBuf,
+    pub n_rows: usize,
+    pub checksum: String,
+}
+
+impl Recorded {
+    /// Reads the `config.toml` of a run.
+    pub fn read(path: &Path) -> Result<Recorded> {
+        let text = std::fs::read_to_string(path).map_err(Error::read(path))?;
+        let wrong = |problem: String| Error::Config { path: path.to_path_buf(), problem };
+        let mut table: toml::Table = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let record = table.remove(RECORD);
+        // The format is looked at before the rest, which another format may lay out in another way.
+        let format = record.as_ref().and_then(|record| record.get("format")).and_then(toml::Value::as_integer);
+        if let Some(found) = format.filter(|found| *found != i64::from(FORMAT)) {
+            return Err(Error::OtherFormat { path: path.into(), found: found.to_string(), supported: FORMAT });
+        }
+        let plain = |error: toml::de::Error| wrong(error.to_string().trim_end().to_string());
+        let settings = table.try_into().map_err(plain)?;
+        let record = record.ok_or_else(|| wrong("has no [record]: it was not written by a fit".into()))?;
+        Ok(Recorded { settings, record: record.try_into().map_err(plain)? })
+    }
+
+    /// As `config.toml` holds it.
+    pub fn to_toml(&self) -> String {
+        #[derive(Serialize)]
+        struct Last<'a> {
+            record: &'a Record,
+        }
+        let record = toml::to_string(&Last { record: &self.record }).expect("a record can be written as TOML");
+        format!("{}\n{record}", self.settings.to_toml())
+    }
+
+    /// What was done to the data before sampling, in words.
+    pub fn preparation(&self) -> String {
+        let Recorded { settings, record } = self;
+        let mut parts = Vec::new();
+        if record.runs.len() > 1 {
+            parts.push(format!("{} runs", record.runs.len()));
+        }
+        if settings.drop_volumes > 0 {
+            parts.push(format!("first {} rows of each run left out", settings.drop_volumes));
+        }
+        if settings.mask.as_deref() == Some("auto") && record.n_masked_sites.is_none() {
+            parts.push("the automatic mask leaves no site out".into());
+        }
+        if let Some(n) = record.n_masked_sites {
+            let how = if settings.mask.as_deref() == Some("auto") { "an automatic mask" } else { "the mask" };
+            parts.push(format!("{n} of {} sites under {how}", record.n_sites));
+        }
+        match settings.center.unwrap_or_default() {
+            Centering::None => {}
+            Centering::Site => parts.push("site means subtracted in each run".into()),
+            Centering::Row => parts.push("row means subtracted".into()),
+            Centering::Both => parts.push("site means (in each run) and row means subtracted".into()),
+        }
+        if !record.covariates.is_empty() {
+            parts.push(format!("regressed out in each run: {}", record.covariates.join(", ")));
+        }
+        if settings.scale {
+            parts.push("sites divided by their standard deviation".into());
+        }
+        if record.n_missing_cells > 0 {
+            parts.push(format!("{} cells were not observed", record.n_missing_cells));
+        }
+        if !record.empty_rows.is_empty() {
+            parts.push(format!("{} rows without any value left out", record.empty_rows.len()));
+        }
+        parts.join("; ")
+    }
+
+    /// A digest of everything that decides the chain and what is accumulated from it, for checkpoints: not how long it runs.
+    pub fn fingerprint(&self) -> String {
+        format!("{:032x}", xxhash_rust::xxh3::xxh3_128(self.deciding().to_toml().as_bytes()))
+    }
+
+    /// The settings and the record with everything blanked that does not decide the chain or what is accumulated from it.
+    pub fn deciding(&self) -> Recorded {
+        let Recorded { mut settings, mut record } = self.clone();
+        settings.sweeps = 0;
+        settings.time_budget = None;
+        settings.checkpoint_every = String::new();
+        settings.chains = 0;
+        settings.input = Vec::new();
+        settings.heldout = None;
+        settings.spill = None;
+        // The record knows these by what is in them.
+        settings.confounds = Vec::new();
+        settings.runs = None;
+        settings.mask = None;
+        settings.melodic = false;
+        settings.background = None;
+        record.version = String::new();
+        record.inputs.iter_mut().for_each(|input| input.path = PathBuf::new());
+        record.runs.iter_mut().for_each(|run| run.name = String::new());
+        record.graphs.iter_mut().for_each(|graph| graph.path = PathBuf::new());
+        // Follows from the data.
+        record.sum_of_squares = None;
+        Recorded { settings, record }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(settings: Settings) -> Recorded {
+        let record = Record {
+            version: "1".into(),
+            format: FORMAT,
+            n_rows: 3,
+            n_sites: 2,
+            structure: "path(2)".into(),
+            theta: vec!["a".into()],
+            data_scale: 0.1,
+            inputs: vec![InputRecord { path: "a.npy".into(), n_rows: 3, checksum: "x".into() }],
+            images: false,
+            runs: vec![NamedRun { name: "a".into(), n_rows: 3 }],
+            covariates: Vec::new(),
+            side_checksums: Vec::new(),
+            n_masked_sites: None,
+            mask_checksum: None,
+            n_missing_cells: 0,
+            empty_rows: vec![1],
+            graphs: Vec::new(),
+            sum_of_squares: Some(2.5),
+            streams: Vec::new(),
+        };
+        Recorded { settings, record }
+    }
+
+    #[test]
+    fn what_is_written_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        let whole = recorded(Settings { burn_in: Some(3), thin: Some(1), ..Settings::default() });
+        std::fs::write(&path, whole.to_toml()).unwrap();
+        assert_eq!(Recorded::read(&path).unwrap(), whole);
+        assert_eq!(Settings::read(&path).unwrap(), whole.settings, "the record is left aside");
+        std::fs::write(&path, whole.settings.to_toml()).unwrap();
+        assert!(Recorded::read(&path).unwrap_err().to_string().contains("has no [record]"));
+        let other = whole.to_toml().replace(&format!("format = {FORMAT}"), "format = 1");
+        std::fs::write(&path, other).unwrap();
+        assert!(matches!(Recorded::read(&path), Err(Error::OtherFormat { .. })));
+    }
+
+    #[test]
+    fn fingerprints_see_what_decides_the_chain_only() {
+        let base = recorded(Settings::default());
+        let same = Settings { sweeps: 7000, checkpoint_every: "1s".into(), ..Settings::default() };
+        let other = Settings { seed: 1, ..Settings::default() };
+        assert_eq!(base.fingerprint(), recorded(same).fingerprint());
+        assert_ne!(base.fingerprint(), recorded(other).fingerprint());
+    }
+}

@@ -1,0 +1,243 @@
+//! A fitted model, in memory or in a run folder: what summaries, new rows, evaluations and figures are made from.
+
+use super::overview::Overview;
+use super::results::{Found, Results};
+use crate::chain::posterior::Shown;
+use crate::data::nifti::Header;
+use crate::data::{Array, Mask, Observations, Preprocessing, Rows};
+use crate::error::{Error, Result};
+use crate::pca::evidence::EvidenceCurve;
+use crate::run::checkpoint::{self, Counters};
+use crate::run::draws::{Draws, KeptDraws};
+use crate::run::folder::{Run, TRACE};
+use crate::run::inputs;
+use crate::run::record::{Record, Recorded};
+use crate::run::settings::{Checked, Settings};
+use crate::run::trace::{self, TraceRow};
+use crate::structure::Structure;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A model that was fitted to rows, or is on the way to be.
+#[derive(Clone)]
+pub struct Fitted {
+    pub(crate) checked: Checked,
+    pub(crate) record: Record,
+    pub(crate) structure: Arc<Structure>,
+    pub(crate) mask: Mask,
+    pub(crate) space: Option<Header>,
+    pub(crate) preprocessing: Preprocessing,
+    /// Those that have started.
+    pub(crate) chains: Vec<ChainRecord>,
+    pub(crate) evidence: Option<EvidenceCurve>,
+    /// Where it lies, if it does.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// What is known about one chain.
+#[derive(Clone)]
+pub(crate) struct ChainRecord {
+    pub trace: Vec<TraceRow>,
+    /// Sweeps done at the last checkpoint.
+    pub sweep: u64,
+    pub counters: Counters,
+    pub found: Found,
+    pub draws: KeptDraws,
+    /// The last checkpoint, for a chain that is in memory.
+    pub checkpoint: Option<Arc<crate::numeric::bytes::Stored>>,
+    /// The denoised rows, for a chain that is in memory.
+    pub reconstruction: Option<Array>,
+}
+
+impl Fitted {
+    /// Opens a run folder, also one whose fit has stopped or is still going on.
+    pub fn open(folder: &Path) -> Result<Fitted> {
+        let run = Run::open(folder)?;
+        let mut fitted = Fitted {
+            structure: Arc::new(run.structure()?),
+            mask: run.mask()?,
+            space: run.space()?,
+            preprocessing: Preprocessing::nothing(),
+            chains: Vec::new(),
+            evidence: EvidenceCurve::read(folder)?,
+            folder: Some(folder.to_path_buf()),
+            checked: run.checked.clone(),
+            record: run.record.clone(),
+        };
+        let folders = run.chain_folders();
+        if folders.is_empty() {
+            return Err(Error::NotA { kind: "run folder", path: folder.to_path_buf(), missing: TRACE });
+        }
+        fitted.preprocessing = run.preprocessing()?;
+        fitted.chains = folders.iter().map(|folder| fitted.read_chain(folder)).collect::<Result<_>>()?;
+        Ok(fitted)
+    }
+
+    fn read_chain(&self, folder: &Path) -> Result<ChainRecord> {
+        let (sweep, counters) = checkpoint::peek(folder)?;
+        let draws = Draws::new(folder, self.checked.settings.keep_draws).list()?;
+        Ok(ChainRecord {
+            trace: trace::read(&folder.join(TRACE))?,
+            sweep,
+            counters,
+            found: self.results().read(folder)?,
+            draws: KeptDraws::Files(draws.into_iter().map(|(_, path)| path).collect()),
+            checkpoint: None,
+            reconstruction: None,
+        })
+    }
+
+    /// The settings, with those filled in that were left out.
+    pub fn settings(&self) -> &Settings {
+        &self.checked.settings
+    }
+
+    /// What the run was made by and from.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Settings and record, as `config.toml` has them.
+    pub fn recorded(&self) -> Recorded {
+        Recorded { settings: self.checked.settings.clone(), record: self.record.clone() }
+    }
+
+    /// What messages call it: its folder, if it has one.
+    pub fn name(&self) -> PathBuf {
+        self.folder.clone().unwrap_or_else(|| "the fit".into())
+    }
+
+    /// The basis that features live in.
+    pub fn structure(&self) -> &Structure {
+        &self.structure
+    }
+
+    /// The sites that take part.
+    pub fn mask(&self) -> &Mask {
+        &self.mask
+    }
+
+    /// Persistent features of the first chain, of unit norm: K x grid, by variance explained.
+    pub fn features(&self) -> Array {
+        self.images(&self.found().features.means)
+    }
+
+    /// Their posterior standard deviations.
+    pub fn features_sd(&self) -> Array {
+        self.images(&self.found().features.sds)
+    }
+
+    /// How strongly each row uses each of them: rows x K, in the data's units. Rows without any value are NaN.
+    pub fn weights(&self) -> Array {
+        self.by_row(&self.found().features.weights)
+    }
+
+    /// How probably each row uses each of them: rows x K.
+    pub fn activation(&self) -> Array {
+        self.by_row(&self.found().features.activation)
+    }
+
+    /// The denoised rows, where they were asked for and are in memory.
+    pub fn reconstruction(&self) -> Option<&Array> {
+        self.chains[0].reconstruction.as_ref()
+    }
+
+    /// One row a sweep, of all chains.
+    pub fn trace(&self) -> Vec<TraceRow> {
+        self.chains.iter().flat_map(|chain| chain.trace.iter().cloned()).collect()
+    }
+
+    /// The posterior mean of the noise variance, in the data's units squared.
+    pub fn noise(&self) -> f64 {
+        self.mean_of(|row| row.noise_variance)
+    }
+
+    /// The posterior means of the curve's parameters, in the order of [`Record::theta`].
+    pub fn theta(&self) -> Vec<f64> {
+        (0..self.record.theta.len()).map(|p| self.mean_of(|row| row.theta[p])).collect()
+    }
+
+    /// Posteriors, mixing, costs and a verdict; prints itself.
+    pub fn summary(&self) -> Overview {
+        Overview::of(self)
+    }
+
+    /// How many draws of the first chain were kept.
+    pub fn n_draws(&self) -> usize {
+        self.chains[0].draws.len()
+    }
+
+    /// What the first chain has found.
+    pub fn found(&self) -> &Found {
+        &self.chains[0].found
+    }
+
+    /// The kept draws of the first chain; an error that says when there will be some, if there are none.
+    pub(crate) fn draws(&self) -> Result<&KeptDraws> {
+        let draws = &self.chains[0].draws;
+        if draws.is_empty() {
+            let problem = format!(
+                "has no kept draw yet: draws start after burn-in ({} sweeps); issfa resume goes on with the run",
+                self.checked.burn_in
+            );
+            return Err(Error::malformed(&self.name(), problem));
+        }
+        Ok(draws)
+    }
+
+    /// The rows of the fit as they were prepared; from its inputs, unless they are given. Other rows are refused.
+    pub(crate) fn training_rows(&self, rows: Option<Rows>) -> Result<Observations> {
+        let settings = self.settings();
+        let rows = match rows {
+            Some(rows) => rows,
+            None if settings.input.is_empty() => {
+                let problem = "was fitted to an array in memory, which it does not hold; give the array again";
+                return Err(Error::malformed(&self.name(), problem));
+            }
+            None => Rows::open(&settings.input)?,
+        };
+        let checksums: Vec<String> = rows.checksums()?.into_iter().map(|(_, checksum)| checksum).collect();
+        let side = inputs::side_checksums(&rows, settings)?;
+        self.record.check_inputs(&self.name(), rows.paths(), &checksums, &side)?;
+        let mut observations = inputs::open(&rows, settings)?;
+        inputs::choose_cells(&mut observations, &rows, settings, self.structure.grid(), Some(self.mask.clone()))?;
+        Ok(observations)
+    }
+
+    pub(crate) fn traces(&self) -> Vec<&[TraceRow]> {
+        self.chains.iter().map(|chain| &chain.trace[..]).collect()
+    }
+
+    /// What the results of its chains are about.
+    pub(crate) fn results(&self) -> Results<'_> {
+        Results {
+            structure: &self.structure,
+            mask: &self.mask,
+            space: self.space.as_ref(),
+            settings: &self.checked.settings,
+            record: &self.record,
+            sum_of_squares: self.record.sum_of_squares.unwrap_or(f64::NAN),
+        }
+    }
+
+    /// How spectra are shown.
+    pub(crate) fn shown(&self) -> Shown<'_> {
+        Shown { structure: &self.structure, mask: &self.mask, preprocessing: &self.preprocessing }
+    }
+
+    fn mean_of(&self, of: impl Fn(&TraceRow) -> f64) -> f64 {
+        let rows = self.chains.iter().flat_map(|chain| &chain.trace).filter(|row| row.sweep > self.checked.burn_in);
+        let (sum, n) = rows.fold((0.0, 0.0), |(sum, n), row| (sum + of(row), n + 1.0));
+        sum / n
+    }
+
+    fn images(&self, columns: &[Vec<f32>]) -> Array {
+        let shape: Vec<usize> = std::iter::once(columns.len()).chain(self.structure.grid().iter().copied()).collect();
+        Array::new(&shape, columns.iter().flat_map(|image| self.mask.scatter(image, 0.0)).collect())
+    }
+
+    fn by_row(&self, columns: &[Vec<f32>]) -> Array {
+        let features = &self.found().features;
+        Array::new(&[features.n_input_rows(), columns.len()], features.by_input_row(columns))
+    }
+}
