@@ -5,14 +5,15 @@
 //! posterior mean, so the bar is lower than for those. With `burn-in = 0` nothing but the posterior's own moves is at work.
 
 use issfa::chain::Chain;
-use issfa::fit::Prepared;
+use issfa::data::Rows;
+use issfa::fit::{Prepared, Request};
 use issfa::kernels::features::conditional_means;
 use issfa::new_rows::{Effort, infer};
 use issfa::numeric::linalg::{Real, View, multiply};
 use issfa::run::settings::{Precision, Settings};
 use issfa::simulation::Simulation;
 use issfa::spectral::FeatureSpectra;
-use issfa::structure::{Direction, Shelf, Structure};
+use issfa::structure::{Direction, Structure};
 use std::path::Path;
 use std::time::Instant;
 
@@ -34,11 +35,12 @@ fn main() -> issfa::Result<()> {
 }
 
 fn follow<R: Real>(folder: &Path, settings: Settings, bar: f64) -> issfa::Result<()> {
-    let prepared = Prepared::<R>::load(settings.check()?, &Shelf::none(), issfa::fit::Ranks::alone())?;
-    let truth = spectra_of(&folder.join("truth_features.npy"), &prepared.structure)?;
-    let clean = spectra_of(&folder.join("truth_heldout.npy"), &prepared.structure)?;
+    let prepared = Prepared::<R>::load(Request::new(Rows::open(&settings.input)?, settings.check()?))?;
+    let about = &prepared.about;
+    let truth = spectra_of(&folder.join("truth_features.npy"), &about.structure)?;
+    let clean = spectra_of(&folder.join("truth_heldout.npy"), &about.structure)?;
     let heldout = prepared.heldout.as_ref().expect("held-out rows were asked for");
-    let schedule = prepared.schedule(1);
+    let schedule = about.schedule(1);
     let mut chain = Chain::new(prepared.initial_state(1)?, 0);
     let mut seconds = 0.0;
     println!("sweep,seconds,n_features,n_found,recovery_error,heldout_error");
@@ -50,7 +52,7 @@ fn follow<R: Real>(folder: &Path, settings: Settings, bar: f64) -> issfa::Result
         let means = conditional_means(&prepared.model, &chain.state);
         let (rows, _) = infer(heldout, &chain.state, &means, Effort::BRIEF, &schedule.streams(chain.sweep), 0);
         let weights: Vec<f64> = rows.iter().flat_map(|row| row.weights.iter().copied()).collect();
-        let error = heldout_error(&clean, &weights, &means, prepared.preprocessing.factor);
+        let error = heldout_error(&clean, &weights, &means, about.preprocessing.factor);
         println!(
             "{},{seconds:.4},{},{},{:.6},{error:.8}",
             chain.sweep,

@@ -4,15 +4,14 @@ use issfa::chain::Chain;
 use issfa::comm::Comm;
 use issfa::comm::local::Local;
 use issfa::data::write::write_npy_f64;
-use issfa::data::{Centering, Missing};
+use issfa::data::{Centering, Missing, Rows};
 use issfa::fit::cost::{Size, bytes_per_rank, messages};
-use issfa::fit::{Ending, Observer, Prepared, Ranks, fit, resume};
+use issfa::fit::{Ending, Observer, Prepared, Ranks, Request, Session};
 use issfa::kernels::Kernel;
 use issfa::numeric::linalg::Real;
 use issfa::run::folder::Run;
-use issfa::run::settings::Settings;
+use issfa::run::settings::{Precision, Settings};
 use issfa::run::trace::TraceRow;
-use issfa::structure::Shelf;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,8 +79,8 @@ fn settings_of(folder: &Path, case: Case, n_rows: usize) -> Settings {
         input: inputs.to_vec(),
         grid: Some("33x34".into()),
         sweeps: 12,
-        burn_in: 5,
-        thin: 2,
+        burn_in: Some(5),
+        thin: Some(2),
         keep_draws: 3,
         seed: 4,
         init: "kmeans:4".into(),
@@ -99,24 +98,28 @@ fn ranks(comm: Arc<dyn Comm>, settings: &Settings) -> Ranks {
     Ranks::for_chains(comm, settings.chains, None).unwrap()
 }
 
+fn precision<R: Real>() -> Precision {
+    if R::BYTES == 4 { Precision::F32 } else { Precision::F64 }
+}
+
 fn run_fit<R: Real>(settings: &Settings, out: &Path, size: usize, n_sweeps: u64) {
+    let settings = Settings { precision: precision::<R>(), ..settings.clone() };
     let endings = Local::run(size, |comm| {
-        let prepared =
-            Prepared::<R>::load(settings.clone().check().unwrap(), &Shelf::none(), ranks(comm, settings)).unwrap();
-        fit(&prepared, out, &mut Quiet { n_left: n_sweeps }).unwrap()
+        let rows = Rows::open(&settings.input).unwrap();
+        let request = Request::new(rows, settings.clone().check().unwrap());
+        let request = Request { ranks: ranks(comm, &settings), ..request };
+        Session::new(request, Some(out)).unwrap().run(&mut Quiet { n_left: n_sweeps }).unwrap()
     });
     let expected = if n_sweeps > settings.sweeps { Ending::Finished } else { Ending::Stopped };
     assert!(endings.iter().all(|ending| *ending == expected), "{endings:?}");
 }
 
-fn run_resume<R: Real>(out: &Path, size: usize) {
+fn run_resume(out: &Path, size: usize) {
     Local::run(size, |comm| {
-        let prepared = {
-            let run = Run::open(out).unwrap();
-            let ranks = ranks(comm, &run.checked.settings);
-            Prepared::<R>::load_again(run, ranks).unwrap()
-        };
-        assert_eq!(resume(&prepared, out, &mut Quiet { n_left: u64::MAX }).unwrap(), Ending::Finished);
+        let run = Run::open(out).unwrap();
+        let ranks = ranks(comm, &run.checked.settings);
+        let mut session = Session::resume(&run, None, |request| request.ranks = ranks).unwrap();
+        assert_eq!(session.run(&mut Quiet { n_left: u64::MAX }).unwrap(), Ending::Finished);
     });
 }
 
@@ -173,7 +176,7 @@ fn same_on_any_number_of_ranks<R: Real>(case: Case) {
     }
     // Stopped on three ranks after burn-in, resumed on two.
     run_fit::<R>(&settings, &out("stopped"), 3, 8);
-    run_resume::<R>(&out("stopped"), 2);
+    run_resume(&out("stopped"), 2);
     assert_same(&out("1"), &out("stopped"), "3 ranks, then 2");
 }
 
@@ -211,8 +214,9 @@ fn traffic_is_as_planned() {
 fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>) -> (f64, Size) {
     const SWEEPS: usize = 10;
     let checked = settings.clone().check().unwrap();
-    let prepared = Prepared::<f32>::load(checked, &Shelf::none(), Ranks::together(comm.clone())).unwrap();
-    let mut schedule = prepared.schedule(1);
+    let request = Request::new(Rows::open(&settings.input).unwrap(), checked);
+    let prepared = Prepared::<f32>::load(Request { ranks: Ranks::together(comm.clone()), ..request }).unwrap();
+    let mut schedule = prepared.about.schedule(1);
     schedule.burn_in = 0;
     let mut chain = Chain::new(prepared.initial_state(1).unwrap(), 1);
     let (mut k, mut active, mut proposals) = (0, 0, 0);
@@ -230,7 +234,7 @@ fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>) -> (f64, Size) {
         n_rows,
         n_columns: prepared.model.data.n_modes(),
         n_grid: prepared.model.window.is_some().then_some(GRID[0] * GRID[1]),
-        has_holes: prepared.record.n_missing_cells > 0,
+        has_holes: prepared.about.record.n_missing_cells > 0,
         joint_every: prepared.model.joint_every,
         n_features: (k as f64 / SWEEPS as f64).round() as usize,
         active_per_row: active as f64 / (SWEEPS * n_rows) as f64,

@@ -171,7 +171,8 @@ mod tests {
         state.noise_variance = 1.0;
         let data = simulate::data_given_state(&state, &mut stream);
         let new_state = State { loadings: weights(n_new, TRUE_WEIGHT), ..state.clone() };
-        let new_rows = Loaded { data: simulate::data_given_state(&new_state, &mut stream), window: None };
+        let new_rows =
+            Loaded { data: simulate::data_given_state(&new_state, &mut stream), window: None, row_means: Vec::new() };
         let model = Model::new(data, spectrum, Priors::default_for(1));
         let streams = Streams { seed: 8, chain: 1, sweep: 1 };
         let turn = Turn { streams, phase: Phase::Sampling };
