@@ -5,10 +5,10 @@ use crate::options::{Common, pair};
 use crate::progress::{Progress, duration};
 use crate::ranks::Job;
 use crate::signals::Signals;
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, words};
 use clap::{Args, ValueEnum};
 use issfa::data::grid::show_grid;
-use issfa::data::read::expand_inputs;
+use issfa::data::read::{ENDINGS, expand_inputs};
 use issfa::data::{Centering, Detrend, Missing};
 use issfa::error::bytes;
 use issfa::fit::{Ending, Prepared, Ranks};
@@ -205,7 +205,12 @@ impl FitOptions {
         let unset = (self.burn_in.is_none(), self.thin.is_none());
         let mut settings = self.settings()?;
         fit_short_run(&mut settings, unset);
-        settings.check()
+        let checked = settings.check()?;
+        if checked.settings.input.is_empty() {
+            let problem = format!("give at least one {ENDINGS} file, before options that take several files");
+            return Err(Error::setting("input", "(none)", problem));
+        }
+        Ok(checked)
     }
 
     fn settings(self) -> Result<Settings> {
@@ -236,7 +241,7 @@ impl FitOptions {
             settings.preset = Some(Preset::Isfa);
         }
         if let Some(text) = &self.noise_prior {
-            settings.priors.noise = Some(pair("--noise-prior", text)?);
+            settings.priors.noise = Some(pair("noise-prior", text)?);
         }
         set(
             &mut settings.theta_step,
@@ -401,7 +406,7 @@ pub fn figures(run: &Run) -> Result<()> {
     // A run may be resumed where its background is not any more.
     let background = run.checked.settings.background.as_deref().filter(|path| path.is_file());
     for warning in report::brain::write_brain_figures(run, &Which::Ends, background)? {
-        err!("warning: {warning}");
+        err!("warning: {}", words::text(&warning));
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! `issfa report`: (re)make the figures of a run.
 
 use super::with_precision;
-use crate::Outcome;
 use crate::options::Common;
+use crate::{Outcome, words};
 use clap::Args;
 use issfa::report::brain::{Which, write_brain_figures};
 use issfa::report::{add_evidence, write_truth_figures};
@@ -32,7 +32,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let run = Run::open(&options.run)?;
     // The other figures do not need the data.
     if let Err(problem) = with_precision!(run.checked.settings.precision, add_evidence(&run)) {
-        err!("warning: no figure of eigenvalues: {problem}");
+        err!("warning: no figure of eigenvalues: {}", words::error(&problem));
     }
     issfa::report::write_figures(&run)?;
     let of_the_fit = run.checked.settings.background.as_deref();
@@ -44,7 +44,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     }
     let background = options.background.as_deref().or(of_the_fit.filter(|path| path.is_file()));
     for warning in write_brain_figures(&run, &which(options.features.as_deref())?, background)? {
-        err!("warning: {warning}");
+        err!("warning: {}", words::text(&warning));
     }
     if let Some(simulation) = &options.truth {
         with_precision!(run.checked.settings.precision, write_truth_figures(&run, simulation))?;
@@ -55,7 +55,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
 
 fn which(text: Option<&str>) -> Result<Which> {
     let id = |part: &str| {
-        let wrong = || Error::setting("--features", part, "write all, or ids of features.tsv joined by commas");
+        let wrong = || Error::setting("features", part, "write all, or ids of features.tsv joined by commas");
         part.trim().parse::<u64>().map_err(|_| wrong())
     };
     match text {

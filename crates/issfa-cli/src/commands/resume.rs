@@ -41,13 +41,13 @@ pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
     }
     settings.time_budget = options.time_budget.clone();
     run.checked.time_budget =
-        options.time_budget.as_deref().map(|text| parse_duration("--time-budget", text)).transpose()?;
+        options.time_budget.as_deref().map(|text| parse_duration("time-budget", text)).transpose()?;
     let ranks = options.ranks.divide(job, run.checked.settings.chains)?;
     with_precision!(run.checked.settings.precision, go_on(run, ranks, common))
 }
 
 fn new_sweeps(text: &str, old: u64) -> Result<u64> {
-    let wrong = |problem: &str| Error::setting("--sweeps", text, problem);
+    let wrong = |problem: &str| Error::setting("sweeps", text, problem);
     let (number, base) = match text.strip_prefix('+') {
         Some(number) => (number, old),
         None => (text, 0),

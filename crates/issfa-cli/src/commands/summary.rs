@@ -1,7 +1,7 @@
 //! `issfa summary`: what a run found, how well it mixed, and what to do.
 
 use super::fit::seconds;
-use crate::Outcome;
+use crate::{Outcome, words};
 use clap::Args;
 use issfa::run::folder::Run;
 use issfa::summary::features::read_table;
@@ -21,7 +21,8 @@ pub struct Options {
 
 pub fn run(options: Options) -> Outcome {
     let run = Run::open(&options.run)?;
-    let overview = Overview::of(&run)?;
+    let mut overview = Overview::of(&run)?;
+    overview.verdict.iter_mut().for_each(|line| *line = words::text(line));
     if options.json {
         out!("{}", serde_json::to_string_pretty(&overview).expect("an overview is JSON"));
     } else {

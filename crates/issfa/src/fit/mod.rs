@@ -16,7 +16,7 @@ use crate::chain::sweep::SweepInfo;
 use crate::chain::{Chain, Schedule};
 use crate::data::preprocess::MeansOf;
 use crate::data::write::NpyWriter;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Verb, action};
 use crate::kernels::features;
 use crate::model::State;
 use crate::new_rows;
@@ -117,7 +117,8 @@ fn write_evidence<R: Real>(prepared: &Prepared<R>, folder: &Path, observer: &mut
     let (n_rows, n_sites, settings) = (prepared.record.n_rows, prepared.record.n_sites, &prepared.checked.settings);
     let is_cheap = evidence::is_cheap(n_rows, n_sites, settings.sweeps * u64::from(settings.chains));
     if !is_cheap || prepared.model.data.tiles().is_shared() {
-        observer.note(&format!("issfa report {} adds the eigenvalues of the data and their figure", folder.display()));
+        let report = action(Verb::Report).on(folder.display());
+        observer.note(&format!("{report} adds the eigenvalues of the data and their figure"));
         return Ok(());
     }
     EvidenceCurve::of(&prepared.model.data, prepared.preprocessing.factor).write(folder)

@@ -8,7 +8,7 @@ use crate::data::nifti::space::check_same_place;
 use crate::data::nifti::{Header, write_volume};
 use crate::data::preprocess::Findings;
 use crate::data::{Centering, Mask, Missing, Observations, Preprocessing, memory};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Verb, action, setting};
 use crate::kernels::Kernel;
 use crate::model::{Model, State};
 use crate::numeric::bytes::{Bundle, Stored};
@@ -95,7 +95,7 @@ impl<R: Real> Prepared<R> {
         let centering = *checked.settings.center.get_or_insert(usual);
         let settings = &checked.settings;
         if settings.melodic && space.is_none() {
-            return Err(Error::setting("--melodic", true, "MELODIC's files are images, but the input is not NIfTI"));
+            return Err(Error::setting("melodic", true, "MELODIC's files are images, but the input is not NIfTI"));
         }
         if settings.spill.is_some() {
             // Longer stretches in the file: the disk is written in an order that it likes.
@@ -120,7 +120,8 @@ impl<R: Real> Prepared<R> {
         let priors = checked.priors(&spectrum, preprocessing.factor, findings.n_cells)?;
         let one_by_one = settings.sweep.kernels.contains(&Kernel::FeaturesOneByOne);
         if window.is_some() && one_by_one {
-            let problem = "draws features from whole rows only; leave out this kernel, or --mask and --missing impute";
+            let (mask, impute) = (setting("mask"), setting("missing").to("impute"));
+            let problem = format!("draws features from whole rows only; leave out this kernel, or {mask} and {impute}");
             return Err(Error::setting("kernels", Kernel::FeaturesOneByOne.name(), problem));
         }
         let mut model = Model::with(data, window, spectrum, priors, comm.clone());
@@ -266,7 +267,7 @@ impl<R: Real> Prepared<R> {
         let state = checkpoint::load_state::<R>(folder)?;
         if state.n_features() > self.model.max_features {
             let problem = format!("the run to start from has {} features", state.n_features());
-            return Err(Error::setting("--max-features", self.model.max_features, problem));
+            return Err(Error::setting("max-features", self.model.max_features, problem));
         }
         Ok(state)
     }
@@ -316,9 +317,12 @@ fn load_heldout<R: Real>(
     settings: &Settings,
 ) -> Result<Loaded<R>> {
     if !settings.confounds.is_empty() {
-        let problem = "the confounds of held-out rows are not known; leave it out and use issfa evaluate --data, or do without \
-                       --confounds";
-        return Err(Error::setting("--heldout", path.display(), problem));
+        let problem = format!(
+            "the confounds of held-out rows are not known; leave it out and use {}, or do without {}",
+            action(Verb::Evaluate).with(setting("data")),
+            setting("confounds")
+        );
+        return Err(Error::setting("heldout", path.display(), problem));
     }
     let mut observations = Observations::open(&[path.to_path_buf()])?;
     observations.check_grid(structure.grid(), "as in the training rows")?;

@@ -6,7 +6,7 @@ use crate::data::nifti::space::check_same_place;
 use crate::data::preprocess::MeansOf;
 use crate::data::regression::{Regression, RunFit};
 use crate::data::{Detrend, Mask, Observations, Preprocessing};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Verb, action, setting};
 use crate::new_rows::{Effort, RowMeans, infer};
 use crate::numeric::linalg::{Real, View, multiply};
 use crate::numeric::workers::share;
@@ -104,8 +104,9 @@ impl Fitted {
         let draws: Vec<PathBuf> = run.draws().list()?.into_iter().map(|(_, path)| path).collect();
         if draws.is_empty() {
             let problem = format!(
-                "has no kept draw yet: draws start after burn-in ({} sweeps); issfa resume goes on with the run",
-                run.checked.settings.burn_in
+                "has no kept draw yet: draws start after burn-in ({} sweeps); {} goes on with the run",
+                run.checked.settings.burn_in,
+                action(Verb::Resume)
             );
             return Err(Error::malformed(&run.folder, problem));
         }
@@ -145,15 +146,17 @@ impl Fitted {
         let files = match &new.confounds {
             NewConfounds::Files(files) if names.is_empty() => {
                 let problem = "the run was fitted without confounds; leave them out";
-                return Err(Error::setting("--confounds", format!("{} files", files.len()), problem));
+                return Err(Error::setting("confounds", format!("{} files", files.len()), problem));
             }
             NewConfounds::Files(files) => &files[..],
             NewConfounds::Unsaid if !names.is_empty() => {
                 let problem = format!(
-                    "the run had confounds taken out ({}); give --confounds FILE... of the new runs, or --confounds none",
-                    names.join(", ")
+                    "the run had confounds taken out ({}); give {} of the new runs, or {}",
+                    names.join(", "),
+                    setting("confounds").to("FILE..."),
+                    setting("confounds").to("none")
                 );
-                return Err(Error::setting("--confounds", "(nothing)", problem));
+                return Err(Error::setting("confounds", "(nothing)", problem));
             }
             _ => &[],
         };
@@ -184,7 +187,7 @@ impl Fitted {
     pub fn check_ids(&self, drop: &[u64]) -> Result<()> {
         let Some(id) = drop.iter().find(|id| !self.ids.contains(id)) else { return Ok(()) };
         let known = self.ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-        Err(Error::setting("--drop", id, format!("no such id in features.tsv; there are: {known}")))
+        Err(Error::setting("drop", id, format!("no such id in features.tsv; there are: {known}")))
     }
 
     /// Infers all rows batch by batch. The features with ids in `drop` are left out of the reconstruction.

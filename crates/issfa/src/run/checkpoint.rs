@@ -1,7 +1,7 @@
 //! Checkpoints: everything a chain needs to go on as if it had never stopped.
 
 use crate::chain::Posterior;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, setting};
 use crate::model::State;
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::linalg::Real;
@@ -116,7 +116,8 @@ pub fn load_state<R: Real>(chain_folder: &Path) -> Result<State<R>> {
     let stored = Stored::open(&path)?;
     check_format(&stored, &path)?;
     if stored.text("precision")? != R::NAME {
-        return Err(Error::malformed(&path, format!("was written with another --precision than {}", R::NAME)));
+        let problem = format!("was written with another {} than {}", setting("precision"), R::NAME);
+        return Err(Error::malformed(&path, problem));
     }
     take_state(&stored)
 }

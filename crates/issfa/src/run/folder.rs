@@ -2,7 +2,7 @@
 
 use crate::data::nifti::Header;
 use crate::data::{Mask, Observations, Preprocessing, read};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Verb, action, setting};
 use crate::numeric::files::write_atomically;
 use crate::run::draws::Draws;
 use crate::run::inputs;
@@ -35,9 +35,8 @@ impl Run {
         }
         check_recorded_format(&path)?;
         let settings = Settings::read(&path)?;
-        let record = settings.record.clone().ok_or_else(|| Error::Config {
-            path: path.clone(),
-            problem: "has no [record]: it was not written by issfa fit".into(),
+        let record = settings.record.clone().ok_or_else(|| {
+            Error::malformed(&path, format!("has no [record]: it was not written by {}", action(Verb::Fit)))
         })?;
         let (n_streams, n_chains) = (record.streams.len(), settings.chains as usize);
         if n_streams > 0 && n_streams != n_chains {
@@ -219,7 +218,7 @@ impl Output {
 /// same command did not make.
 pub fn check_output(folder: &Path, output: Output, overwrite: bool) -> Result<()> {
     if folder.is_file() {
-        return Err(Error::malformed(folder, "is a file; choose a folder for --out"));
+        return Err(Error::malformed(folder, format!("is a file; choose a folder for {}", setting("out"))));
     }
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -239,7 +238,8 @@ pub fn check_output(folder: &Path, output: Output, overwrite: bool) -> Result<()
         Some(foreign) => Err(Error::malformed(
             folder,
             format!(
-                "holds '{foreign}', which this command does not make, so it is not replaced; move it or choose another --out"
+                "holds '{foreign}', which this command does not make, so it is not replaced; move it or choose another {}",
+                setting("out")
             ),
         )),
     }
