@@ -7,6 +7,7 @@ mod options;
 mod progress;
 mod ranks;
 mod signals;
+mod words;
 
 use clap::{Parser, Subcommand};
 use issfa::Error;
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Exit(code)) => ExitCode::from(code),
         Err(Failure::Library(error)) => {
-            err!("error: {error}");
+            err!("error: {}", words::error(&error));
             ExitCode::from(exit_code(&error))
         }
     }

@@ -1,5 +1,6 @@
 //! Options that several commands share.
 
+use crate::words;
 use clap::{Args, ValueEnum};
 use issfa::data::grid::parse_grid;
 use issfa::data::read::expand_inputs;
@@ -44,18 +45,18 @@ impl Common {
     pub fn start_threads(&self) -> Result<()> {
         let Some(n) = self.threads.or_else(crate::ranks::usual_threads) else { return Ok(()) };
         if n == 0 {
-            return Err(Error::setting("--threads", n, "must be at least 1"));
+            return Err(Error::setting("threads", n, "must be at least 1"));
         }
         rayon::ThreadPoolBuilder::new()
             .num_threads(n)
             .build_global()
-            .map_err(|error| Error::setting("--threads", n, error.to_string()))
+            .map_err(|error| Error::setting("threads", n, error.to_string()))
     }
 
     /// Prints a line for people, unless they want quiet.
     pub fn say(&self, text: &str) {
         if !self.quiet && self.progress != ProgressStyle::Json {
-            out!("{text}");
+            out!("{}", words::text(text));
         }
     }
 }
@@ -96,7 +97,7 @@ impl PriorOptions {
         let needed = structure.n_sites().saturating_mul(n_images.saturating_mul(8));
         memory::check(&format!("{n_images} images of {}", structure.expression()), needed as u64)?;
         let spectrum = Spectrum::new(&structure, &Curve::parse(&self.curve)?);
-        let given = self.theta.as_deref().map(|text| numbers("--theta", text)).transpose()?;
+        let given = self.theta.as_deref().map(|text| numbers("theta", text)).transpose()?;
         let theta = given.unwrap_or_else(|| usual(&spectrum));
         spectrum.check_theta(&theta)?;
         Ok(Prior { structure, spectrum, theta })

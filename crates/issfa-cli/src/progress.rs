@@ -2,6 +2,7 @@
 
 use crate::options::{Common, ProgressStyle};
 use crate::signals::Signals;
+use crate::words;
 use indicatif::{ProgressBar, ProgressStyle as BarStyle};
 use issfa::fit::Observer;
 use issfa::run::trace::TraceRow;
@@ -93,6 +94,7 @@ impl Observer for Progress {
     }
 
     fn note(&mut self, text: &str) {
+        let text = words::text(text);
         match &self.view {
             _ if self.quiet => {}
             View::Bar(bar) => bar.println(text),

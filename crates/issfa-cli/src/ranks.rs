@@ -97,7 +97,7 @@ impl Job {
             std::thread::sleep(LET_RANK_0_SPEAK);
         }
         let who = if self.is_first() { String::new() } else { format!(" on rank {}", self.comm.rank()) };
-        err!("error{who}: {error}");
+        err!("error{who}: {}", crate::words::error(error));
         world.abort(crate::exit_code(error))
     }
 

@@ -73,17 +73,17 @@ impl Simulation {
         let spectrum = Spectrum::new(&structure, &Curve::parse(&self.curve)?);
         let wrong = |name: &str, value: String, problem: &str| Err(Error::setting(name, value, problem));
         if self.rows == 0 {
-            return wrong("--rows", self.rows.to_string(), "must be at least 1");
+            return wrong("rows", self.rows.to_string(), "must be at least 1");
         }
         if !(self.density > 0.0 && self.density <= 1.0) {
-            return wrong("--density", self.density.to_string(), "must be above 0 and at most 1");
+            return wrong("density", self.density.to_string(), "must be above 0 and at most 1");
         }
         if !(self.noise >= 0.0 && self.noise.is_finite()) {
-            return wrong("--noise", self.noise.to_string(), "is a variance: not negative");
+            return wrong("noise", self.noise.to_string(), "is a variance: not negative");
         }
         let [low, high] = self.weight_variance;
         if !(low >= 0.0 && high >= low && high.is_finite()) {
-            return wrong("--weight-variance", format!("{low},{high}"), "give LOW,HIGH with 0 <= LOW <= HIGH");
+            return wrong("weight-variance", format!("{low},{high}"), "give LOW,HIGH with 0 <= LOW <= HIGH");
         }
         spectrum.check_theta(&self.theta)?;
         Ok((structure, spectrum))
@@ -283,9 +283,9 @@ mod tests {
             edit(&mut simulation);
             simulation.check(&Shelf::none()).expect_err("a wrong setting").to_string()
         };
-        assert!(wrong(|s| s.density = 0.0).contains("--density"));
+        assert!(wrong(|s| s.density = 0.0).contains("density = 0:"));
         assert!(wrong(|s| s.theta = vec![1.0]).contains("ridge, roughness"));
-        assert!(wrong(|s| s.weight_variance = [2.0, 1.0]).contains("--weight-variance"));
+        assert!(wrong(|s| s.weight_variance = [2.0, 1.0]).contains("weight-variance = 2,1:"));
         assert!(wrong(|s| s.grid = "4xx".into()).contains("4xx"));
     }
 }

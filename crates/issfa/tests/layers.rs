@@ -1,7 +1,7 @@
 //! Imports point downwards: a module uses only modules that stand before it in [`LAYERS`].
 
-use std::fs;
-use std::path::{Path, PathBuf};
+#[path = "common/sources.rs"]
+mod sources;
 
 /// The modules of the library, each above those that it may use. docs/design.md draws this list.
 const LAYERS: [&str; 20] = [
@@ -27,18 +27,6 @@ const LAYERS: [&str; 20] = [
     "selftest",
 ];
 
-/// All source files below a folder.
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let parts = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
-    parts.filter(|path| path.extension().is_some_and(|ending| ending == "rs")).collect()
-}
-
-/// The text up to its tests, which may use anything.
-fn without_tests(text: &str) -> &str {
-    &text[..text.find("#[cfg(test)]\nmod tests").unwrap_or(text.len())]
-}
-
 /// The modules that a text names after `crate::`, by the line.
 fn uses(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
@@ -63,17 +51,14 @@ fn layer(module: &str) -> Option<usize> {
 
 #[test]
 fn imports_point_downwards() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut upwards = Vec::new();
-    for path in sources(&root) {
-        let inside = path.strip_prefix(&root).unwrap();
+    for (inside, text) in sources::sources() {
         let module = inside.components().next().unwrap().as_os_str().to_string_lossy().replace(".rs", "");
         if module == "lib" {
             continue;
         }
         let own = layer(&module).unwrap_or_else(|| panic!("{module} has no place in LAYERS"));
-        let text = fs::read_to_string(&path).unwrap();
-        for (line, used) in uses(without_tests(&text)) {
+        for (line, used) in uses(&text) {
             // Names that are not modules (crate::Error, crate::Result) are those of the bottom.
             if layer(&used).is_some_and(|used| used > own) {
                 upwards.push(format!("{}:{line}: {module} uses {used}, which stands above it", inside.display()));

@@ -4,10 +4,10 @@ use crate::options::{Common, pair};
 use crate::progress::{Progress, duration};
 use crate::ranks::Job;
 use crate::signals::Signals;
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, words};
 use clap::{Args, ValueEnum};
 use issfa::data::grid::show_grid;
-use issfa::data::read::expand_inputs;
+use issfa::data::read::{ENDINGS, expand_inputs};
 use issfa::data::{Centering, Detrend, Missing, Rows};
 use issfa::error::bytes;
 use issfa::fit::{About, Ending, Ranks, Request, Session};
@@ -203,7 +203,12 @@ pub enum PrecisionName {
 impl FitOptions {
     /// The checked settings: those of the file, then the options given.
     pub fn checked(self) -> Result<Checked> {
-        self.settings()?.check()
+        let checked = self.settings()?.check()?;
+        if checked.settings.input.is_empty() {
+            let problem = format!("give at least one {ENDINGS} file, before options that take several files");
+            return Err(Error::setting("input", "(none)", problem));
+        }
+        Ok(checked)
     }
 
     fn settings(self) -> Result<Settings> {
@@ -239,7 +244,7 @@ impl FitOptions {
             settings.preset = Some(Preset::Isfa);
         }
         if let Some(text) = &self.noise_prior {
-            settings.priors.noise = Some(pair("--noise-prior", text)?);
+            settings.priors.noise = Some(pair("noise-prior", text)?);
         }
         set(
             &mut settings.theta_step,
@@ -334,7 +339,7 @@ pub fn fit_into(checked: Checked, out: &Path, ranks: Ranks, common: &Common) -> 
 pub fn stopped_early(session: Result<Session>, signals: &Signals) -> Result<Session, Failure> {
     session.map_err(|error| match error {
         Error::Stopped => {
-            err!("{error}");
+            err!("{}", words::error(&error));
             Failure::Exit(signals.exit_code())
         }
         error => error.into(),
@@ -418,7 +423,7 @@ pub fn figures(fitted: &Fitted, out: &Path) -> Result<()> {
     // A run may be resumed where its background is not any more.
     let background = fitted.settings().background.as_deref().filter(|path| path.is_file());
     for warning in report::brain::write_brain_figures(fitted, &Which::Ends, background, &folder)? {
-        err!("warning: {warning}");
+        err!("warning: {}", words::text(&warning));
     }
     Ok(())
 }

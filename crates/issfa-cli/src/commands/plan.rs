@@ -45,14 +45,14 @@ impl Options {
             _ => Err(Error::setting(name, value, "must be positive")),
         };
         if self.ranks.contains(&0) {
-            return Err(Error::setting("--ranks", 0, "must be at least 1"));
+            return Err(Error::setting("ranks", 0, "must be at least 1"));
         }
         if self.rows == Some(0) {
-            return Err(Error::setting("--rows", 0, "must be at least 1"));
+            return Err(Error::setting("rows", 0, "must be at least 1"));
         }
         let network = Network {
-            bandwidth: 1e9 * positive("--bandwidth", self.bandwidth)?,
-            latency: 1e-6 * positive("--latency", self.latency)?,
+            bandwidth: 1e9 * positive("bandwidth", self.bandwidth)?,
+            latency: 1e-6 * positive("latency", self.latency)?,
         };
         Ok(Wanted { n_rows: self.rows, ranks: self.ranks.clone(), network: Some(network) })
     }

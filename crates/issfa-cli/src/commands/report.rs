@@ -1,7 +1,7 @@
 //! `issfa report`: (re)make the figures of a run.
 
-use crate::Outcome;
 use crate::options::Common;
+use crate::{Outcome, words};
 use clap::Args;
 use issfa::report::brain::{Which, write_brain_figures};
 use issfa::report::{add_evidence, write_truth_figures};
@@ -33,7 +33,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let folder = options.run.join(FIGURES);
     // The other figures do not need the data.
     if let Err(problem) = add_evidence(&mut fitted, None) {
-        err!("warning: no figure of eigenvalues: {problem}");
+        err!("warning: no figure of eigenvalues: {}", words::error(&problem));
     }
     issfa::report::write_figures(&fitted, &folder)?;
     let of_the_fit = fitted.settings().background.as_deref();
@@ -45,7 +45,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     }
     let background = options.background.as_deref().or(of_the_fit.filter(|path| path.is_file()));
     for warning in write_brain_figures(&fitted, &which(options.features.as_deref())?, background, &folder)? {
-        err!("warning: {warning}");
+        err!("warning: {}", words::text(&warning));
     }
     if let Some(simulation) = &options.truth {
         write_truth_figures(&fitted, simulation, &folder)?;
@@ -56,7 +56,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
 
 fn which(text: Option<&str>) -> Result<Which> {
     let id = |part: &str| {
-        let wrong = || Error::setting("--features", part, "write all, or ids of features.tsv joined by commas");
+        let wrong = || Error::setting("features", part, "write all, or ids of features.tsv joined by commas");
         part.trim().parse::<u64>().map_err(|_| wrong())
     };
     match text {

@@ -37,7 +37,7 @@ pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
     }
     settings.time_budget = options.time_budget.clone();
     run.checked.time_budget =
-        options.time_budget.as_deref().map(|text| parse_duration("--time-budget", text)).transpose()?;
+        options.time_budget.as_deref().map(|text| parse_duration("time-budget", text)).transpose()?;
     let ranks = options.ranks.divide(job, run.checked.settings.chains)?;
     let signals = Signals::listen();
     let session = Session::resume(&run, None, |request| {
@@ -48,7 +48,7 @@ pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
 }
 
 fn new_sweeps(text: &str, old: u64) -> Result<u64> {
-    let wrong = |problem: &str| Error::setting("--sweeps", text, problem);
+    let wrong = |problem: &str| Error::setting("sweeps", text, problem);
     let (number, base) = match text.strip_prefix('+') {
         Some(number) => (number, old),
         None => (text, 0),

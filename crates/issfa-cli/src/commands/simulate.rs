@@ -78,8 +78,8 @@ impl Options {
             grid = Some(show_grid(built.grid()));
             example_theta = Some(Spectrum::new(&built, &Curve::parse(&curve)?).example_theta());
         }
-        let theta = self.theta.as_deref().map(|text| numbers("--theta", text)).transpose()?;
-        let variance = self.weight_variance.as_deref().map(|text| pair("--weight-variance", text)).transpose()?;
+        let theta = self.theta.as_deref().map(|text| numbers("theta", text)).transpose()?;
+        let variance = self.weight_variance.as_deref().map(|text| pair("weight-variance", text)).transpose()?;
         Ok(Simulation {
             seed: self.seed,
             rows: self.rows.unwrap_or(preset.rows),

@@ -1,7 +1,7 @@
 //! `issfa summary`: what a run found, how well it mixed, and what to do.
 
 use super::fit::seconds;
-use crate::Outcome;
+use crate::{Outcome, words};
 use clap::Args;
 use issfa::summary::Fitted;
 use issfa::summary::overview::Overview;
@@ -20,7 +20,8 @@ pub struct Options {
 
 pub fn run(options: Options) -> Outcome {
     let fitted = Fitted::open(&options.run)?;
-    let overview = fitted.summary();
+    let mut overview = fitted.summary();
+    overview.verdict.iter_mut().for_each(|line| *line = words::text(line));
     if options.json {
         out!("{}", serde_json::to_string_pretty(&overview).expect("an overview is JSON"));
     } else {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::read::csv::Separator;
 use super::read::text::read_text;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, setting};
 
 /// Ways in which programs write that there is no value, in lower case.
 const MISSING: [&str; 6] = ["", "n/a", "na", "nan", "null", "."];
@@ -81,7 +81,7 @@ fn check_headers_agree(first: &Table, other: &Table) -> Result<()> {
 /// The columns asked for, once it is sure that every file has them.
 fn chosen(wanted: &[String], tables: &[Table]) -> Result<Vec<String>> {
     if wanted.is_empty() {
-        return Err(Error::setting("--confound-columns", "(none)", "name at least one column"));
+        return Err(Error::setting("confound-columns", "(none)", "name at least one column"));
     }
     for name in wanted {
         if let Some(lacking) = tables.iter().find(|table| table.place(name).is_none()) {
@@ -102,8 +102,9 @@ fn common(first: &Table, others: &[Table]) -> Result<Vec<String>> {
         if let Some(name) = other.names.iter().find(|name| first.place(name).is_none()) {
             let problem = format!(
                 "has a column '{name}', which {} has not; give the same columns for every run, or choose columns with \
-                 --confound-columns",
-                first.shown()
+                 {}",
+                first.shown(),
+                setting("confound-columns")
             );
             return Err(Error::malformed(other.path, problem));
         }
@@ -155,8 +156,9 @@ impl Table<'_> {
     fn check_all_named(&self) -> Result<()> {
         let Some(place) = self.place("") else { return Ok(()) };
         let problem = format!(
-            "column {} has no name in the header; name it, or choose columns with --confound-columns",
-            place + 1
+            "column {} has no name in the header; name it, or choose columns with {}",
+            place + 1,
+            setting("confound-columns")
         );
         Err(Error::malformed(self.path, problem))
     }
@@ -166,11 +168,13 @@ impl Table<'_> {
         let problem = match tables.iter().find(|table| table.place(name).is_some()) {
             Some(other) => format!(
                 "has no column '{name}', which {} has; give the same columns for every run, or choose columns that all \
-                 files have with --confound-columns",
-                other.shown()
+                 files have with {}",
+                other.shown(),
+                setting("confound-columns")
             ),
             None => format!(
-                "has no column '{name}', nor has another file; choose with --confound-columns from {}",
+                "has no column '{name}', nor has another file; choose with {} from {}",
+                setting("confound-columns"),
                 listed(&self.names)
             ),
         };
@@ -225,7 +229,8 @@ impl Table<'_> {
         };
         let shown: String = text.chars().take(SHOWN).collect();
         let problem = format!(
-            "line {line}, column '{column}': '{shown}' {problem}, or choose other columns with --confound-columns"
+            "line {line}, column '{column}': '{shown}' {problem}, or choose other columns with {}",
+            setting("confound-columns")
         );
         Err(Error::malformed(self.path, problem))
     }
@@ -235,7 +240,8 @@ impl Table<'_> {
         let (missing, present): (Vec<_>, Vec<_>) = column.partition(|value| value.is_nan());
         if present.is_empty() {
             let problem = format!(
-                "column '{name}' has no value in any row; leave it out, or choose other columns with --confound-columns"
+                "column '{name}' has no value in any row; leave it out, or choose other columns with {}",
+                setting("confound-columns")
             );
             return Err(Error::malformed(self.path, problem));
         }
@@ -378,7 +384,7 @@ mod tests {
     #[test]
     fn columns_that_differ_are_named() {
         let [both, less] = ["a\tb\n1\t2\n", "a\n1\n"];
-        let advice = "--confound-columns";
+        let advice = "`confound-columns`";
         assert_says(&problem(&[both, both, less], None), &["run-3.txt: has no column 'b'", "run-1.txt has", advice]);
         assert_says(&problem(&[less, both], None), &["run-2.txt: has a column 'b'", "run-1.txt has not", advice]);
         assert_says(
@@ -390,7 +396,7 @@ mod tests {
         assert_says(&problem(&[both, "1 2\n"], None), &["run-2.txt: has no header line", "run-1.txt has one"]);
         assert_says(&problem(&["1 2\n", both], None), &["run-2.txt: has a header line", "run-1.txt has none"]);
         assert_says(&problem(&["a,b,a\n1,2,3\n"], None), &["columns 1 and 3 are both called 'a'"]);
-        assert_says(&problem(&[both], Some(&[])), &["--confound-columns"]);
+        assert_says(&problem(&[both], Some(&[])), &["confound-columns = (none)"]);
         let many = (0..300).map(|number| format!("c{number}")).collect::<Vec<_>>().join("\t");
         let message = problem(&[&format!("{many}\n")], Some(&["x"]));
         assert_says(&message, &["no row after it"]);
@@ -402,7 +408,7 @@ mod tests {
     #[test]
     fn unnamed_columns_may_be_left_out() {
         let with_index = ",a,b\n0,1,2\n1,3,4\n";
-        assert_says(&problem(&[with_index], None), &["column 1 has no name", "--confound-columns"]);
+        assert_says(&problem(&[with_index], None), &["column 1 has no name", "`confound-columns`"]);
         assert_eq!(read(&[with_index], Some(&["b"])).unwrap()[0].values, [2.0, 4.0]);
         assert_eq!(read(&[",,a\nx,y,1\n"], Some(&["a"])).unwrap()[0].values, [1.0]);
     }
@@ -421,7 +427,7 @@ mod tests {
     fn wrong_cells_are_named() {
         let says = |text: &str, parts: &[&str]| {
             assert_says(&problem(&[text], None), parts);
-            assert_says(&problem(&[text], None), &["run-1.txt", "--confound-columns"]);
+            assert_says(&problem(&[text], None), &["run-1.txt", "`confound-columns`"]);
         };
         says("a\tb\n1\tn/a\n2\t3\n4\tn/a\n", &["line 4, column 'b': 'n/a' is missing after a value"]);
         says("1\n\n3\n", &["line 2, column 'confound_1': '' is missing after a value"]);

@@ -38,7 +38,7 @@ impl Covariates {
         let n_runs = observations.n_runs();
         if !confounds.is_empty() && confounds.len() != n_runs {
             let problem = format!("there are {n_runs} runs; give one file for each, in the order of the runs");
-            return Err(Error::setting("--confounds", format!("{} files", confounds.len()), problem));
+            return Err(Error::setting("confounds", format!("{} files", confounds.len()), problem));
         }
         let mut names: Vec<String> = Vec::new();
         if detrend == Detrend::Linear {
@@ -103,7 +103,7 @@ impl Covariates {
             observations.run_rows(run).len(),
             self.n_columns()
         );
-        Err(Error::setting("--detrend, --confounds", self.names.join(", "), problem))
+        Err(Error::setting("detrend, confounds", self.names.join(", "), problem))
     }
 
     /// The columns' names.

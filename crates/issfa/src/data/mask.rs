@@ -5,7 +5,7 @@ use super::grid::show_grid;
 use super::nifti::space::check_same_place;
 use super::read::{self, npy::read_npy_f32};
 use super::write::write_npy_f32;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, setting};
 use std::path::Path;
 
 /// The sites of a grid that data are given for. Their numbers, one a site, are called columns.
@@ -96,8 +96,10 @@ impl Mask {
         })?;
         inside.iter_mut().zip(finite).for_each(|(inside, finite)| *inside &= finite);
         if !inside.contains(&true) {
-            let problem =
-                "no site is finite and varies in every run, so that an automatic mask is empty; give --mask FILE";
+            let problem = format!(
+                "no site is finite and varies in every run, so that an automatic mask is empty; give {}",
+                setting("mask").to("FILE")
+            );
             return Err(Error::malformed(observations.path(), problem));
         }
         Ok(Mask::from_inside(&inside))

@@ -112,7 +112,7 @@ impl Observations {
         let [source] = &self.sources[..] else {
             let n = self.sources.len();
             let problem = format!("names the runs of a single array, but there are {n} inputs, each a run of its own");
-            return Err(Error::setting("--runs", self.path().display(), problem));
+            return Err(Error::setting("runs", self.path().display(), problem));
         };
         let (mut parts, mut first): (Vec<Arc<dyn RowSource>>, _) = (Vec::new(), 0);
         for run in runs {
@@ -134,7 +134,7 @@ impl Observations {
             let n_rows = source.n_rows();
             if n_rows <= n_dropped {
                 let problem = format!("{} has a run of {n_rows} rows: none would be left", source.path().display());
-                return Err(Error::setting("--drop-volumes", n_dropped, problem));
+                return Err(Error::setting("drop-volumes", n_dropped, problem));
             }
             Ok(Arc::new(Part::new(source.clone(), n_dropped, n_rows - n_dropped)))
         };

@@ -54,8 +54,7 @@ impl Rows {
 
     fn from_sources(sources: Vec<Arc<dyn RowSource>>, paths: Vec<PathBuf>) -> Result<Rows> {
         let Some(first) = sources.first() else {
-            let problem = format!("give at least one {} file, before options that take several files", read::ENDINGS);
-            return Err(Error::setting("INPUT", "(none)", problem));
+            return Err(Error::setting("input", "(none)", format!("give at least one {} file", read::ENDINGS)));
         };
         let with_grid = sources.iter().find(|source| source.grid().is_some()).unwrap_or(first);
         for source in &sources[1..] {

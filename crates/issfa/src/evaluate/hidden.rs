@@ -63,7 +63,7 @@ pub fn evaluate(
     training: Option<Rows>,
 ) -> Result<HiddenReport> {
     if !(share_hidden > 0.0 && share_hidden < 1.0) {
-        return Err(Error::setting("--hide", share_hidden, "give a share above 0 and below 1, such as 0.2"));
+        return Err(Error::setting("hide", share_hidden, "give a share above 0 and below 1, such as 0.2"));
     }
     fitted.draws()?;
     let observations = fitted.open_rows(new, how)?;

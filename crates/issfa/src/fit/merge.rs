@@ -4,7 +4,7 @@ use crate::chain::Posterior;
 use crate::data::nifti::Header;
 use crate::data::read::npy::read_npy_f32;
 use crate::data::{Mask, read};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Verb, action, setting};
 use crate::numeric::files::copy_file;
 use crate::numeric::linalg::Real;
 use crate::pca::evidence;
@@ -289,8 +289,8 @@ fn how_to_even_out(runs: &[Run], chains: &[Source], done: &[u64]) -> String {
     let target = runs.iter().map(|run| run.checked.settings.sweeps).max().unwrap_or(0);
     let is_behind = |at: usize| chains.iter().zip(done).any(|(source, sweep)| source.run == at && *sweep < target);
     let behind = (0..runs.len()).filter(|at| is_behind(*at));
-    let commands = behind.map(|at| format!("issfa resume {} --sweeps {target}", runs[at].folder.display()));
-    commands.collect::<Vec<_>>().join("; ")
+    let longer = |at: usize| action(Verb::Resume).on(runs[at].folder.display()).with(setting("sweeps").to(target));
+    behind.map(|at| longer(at).to_string()).collect::<Vec<_>>().join("; ")
 }
 
 /// Refuses runs of other data or settings: everything that decides a chain and what is kept of it, but the seed.

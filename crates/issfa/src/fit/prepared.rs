@@ -8,7 +8,7 @@ use crate::data::nifti::space::check_same_place;
 use crate::data::observations::Watch;
 use crate::data::preprocess::Findings;
 use crate::data::{Centering, Mask, Missing, Observations, Preprocessing, Rows, memory};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Verb, action, setting};
 use crate::kernels::Kernel;
 use crate::model::{Model, State};
 use crate::numeric::bytes::{Bundle, Stored};
@@ -266,7 +266,7 @@ impl<R: Real> Prepared<R> {
         let state = checkpoint::load_state::<R>(folder)?;
         if state.n_features() > self.model.max_features {
             let problem = format!("the run to start from has {} features", state.n_features());
-            return Err(Error::setting("--max-features", self.model.max_features, problem));
+            return Err(Error::setting("max-features", self.model.max_features, problem));
         }
         Ok(state)
     }
@@ -343,7 +343,7 @@ fn open_rows(rows: &Rows, checked: &mut Checked, keep_first: Option<usize>) -> R
     let usual = if observations.space().is_some() { Centering::Site } else { Centering::None };
     settings.center.get_or_insert(usual);
     if settings.melodic && observations.space().is_none() {
-        return Err(Error::setting("--melodic", true, "MELODIC's files are images, but the input is not NIfTI"));
+        return Err(Error::setting("melodic", true, "MELODIC's files are images, but the input is not NIfTI"));
     }
     if settings.spill.is_some() {
         // Longer stretches in the file: the disk is written in an order that it likes.
@@ -356,7 +356,8 @@ fn open_rows(rows: &Rows, checked: &mut Checked, keep_first: Option<usize>) -> R
 fn set_up<R: Real>(model: &mut Model<R>, settings: &Settings) -> Result<()> {
     let one_by_one = settings.sweep.kernels.contains(&Kernel::FeaturesOneByOne);
     if model.window.is_some() && one_by_one {
-        let problem = "draws features from whole rows only; leave out this kernel, or --mask and --missing impute";
+        let (mask, impute) = (setting("mask"), setting("missing").to("impute"));
+        let problem = format!("draws features from whole rows only; leave out this kernel, or {mask} and {impute}");
         return Err(Error::setting("kernels", Kernel::FeaturesOneByOne.name(), problem));
     }
     model.max_features = settings.max_features.unwrap_or(usize::MAX);
@@ -407,9 +408,12 @@ fn heldout_rows(rows: &Rows, settings: &Settings) -> Result<Option<Rows>> {
         (None, None) => return Ok(None),
     };
     if !settings.confounds.is_empty() || !rows.confounds.is_empty() {
-        let problem = "the confounds of held-out rows are not known; leave it out and use issfa evaluate --data, or do \
-                       without --confounds";
-        return Err(Error::setting("--heldout", heldout.path().display(), problem));
+        let problem = format!(
+            "the confounds of held-out rows are not known; leave it out and use {}, or do without {}",
+            action(Verb::Evaluate).with(setting("data")),
+            setting("confounds")
+        );
+        return Err(Error::setting("heldout", heldout.path().display(), problem));
     }
     Ok(Some(heldout))
 }

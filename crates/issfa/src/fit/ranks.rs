@@ -5,7 +5,7 @@ use super::Ending;
 use super::chain_run::Next;
 use crate::chain::Chain;
 use crate::comm::{Comm, Solo};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, setting};
 use crate::model::{Model, State};
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::linalg::Real;
@@ -45,7 +45,7 @@ impl Ranks {
             let problem = format!(
                 "must divide the {n_ranks} rank(s) into groups, at most one for each of the {n_chains} chain(s)"
             );
-            return Err(Error::setting("--ranks-per-chain", per_chain, problem));
+            return Err(Error::setting("ranks-per-chain", per_chain, problem));
         }
         let n_groups = n_ranks / per_chain;
         if n_groups == 1 {
@@ -89,7 +89,7 @@ fn agree_on_groups(all: &dyn Comm, n_chains: usize, per_chain: Option<usize>) ->
     match wanted.iter().position(|other| *other != wanted[0]) {
         None => Ok(()),
         Some(rank) => {
-            let what = "number of chains or --ranks-per-chain".to_string();
+            let what = format!("number of chains or {}", setting("ranks-per-chain"));
             Err(Error::RanksDiffer { rank, what, found: text(rank), expected: text(0) })
         }
     }

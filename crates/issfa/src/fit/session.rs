@@ -7,7 +7,7 @@ use super::prepared::{About, Earlier, Prepared, Request};
 use super::sink::Sink;
 use super::{Ending, Observer};
 use crate::data::Rows;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Verb, action};
 use crate::model::State;
 use crate::numeric::linalg::Real;
 use crate::pca::evidence::{self, EvidenceCurve};
@@ -87,7 +87,7 @@ impl Session {
     pub fn go_on(fitted: &Fitted, rows: Rows, sweeps: u64) -> Result<Session> {
         let mut settings = fitted.settings().clone();
         if sweeps < settings.sweeps {
-            return Err(Error::setting("--sweeps", sweeps, "a run cannot be made shorter"));
+            return Err(Error::setting("sweeps", sweeps, "a run cannot be made shorter"));
         }
         settings.sweeps = sweeps;
         let mut request = Request::new(rows, settings.check()?);
@@ -140,8 +140,8 @@ impl Session {
         match (self.engine.evidence(), &self.folder) {
             (Some(curve), _) => sink.evidence(&curve),
             (None, Some(folder)) => {
-                let folder = folder.display();
-                observer.note(&format!("issfa report {folder} adds the eigenvalues of the data and their figure"));
+                let report = action(Verb::Report).on(folder.display());
+                observer.note(&format!("{report} adds the eigenvalues of the data and their figure"));
                 Ok(())
             }
             (None, None) => Ok(()),

@@ -6,7 +6,7 @@ use crate::data::nifti::space::check_same_place;
 use crate::data::preprocess::MeansOf;
 use crate::data::regression::{Regression, RunFit};
 use crate::data::{Array, Covariates, Detrend, Observations, Rows};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, setting};
 use crate::numeric::linalg::{Real, View, multiply};
 use crate::numeric::workers::share;
 use crate::rng::Streams;
@@ -154,10 +154,12 @@ impl Fitted {
             }
             NewConfounds::OfRows if rows.confounds.is_empty() && !names.is_empty() => {
                 let problem = format!(
-                    "the run had confounds taken out ({}); give --confounds FILE... of the new runs, or --confounds none",
-                    names.join(", ")
+                    "the run had confounds taken out ({}); give {} of the new runs, or {}",
+                    names.join(", "),
+                    setting("confounds").to("FILE..."),
+                    setting("confounds").to("none")
                 );
-                return Err(Error::setting("--confounds", "(nothing)", problem));
+                return Err(Error::setting("confounds", "(nothing)", problem));
             }
             NewConfounds::OfRows => {
                 rows.confounds.iter().map(|table| (rows.path().to_path_buf(), table.clone())).collect()
@@ -193,7 +195,7 @@ impl Fitted {
         let ids = self.ids();
         let Some(id) = drop.iter().find(|id| !ids.contains(id)) else { return Ok(()) };
         let known = ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-        Err(Error::setting("--drop", id, format!("no such id in features.tsv; there are: {known}")))
+        Err(Error::setting("drop", id, format!("no such id in features.tsv; there are: {known}")))
     }
 
     /// Infers all rows batch by batch.
@@ -339,7 +341,7 @@ impl Fitted {
 
 fn no_confounds(n_given: usize) -> Error {
     let problem = "the run was fitted without confounds; leave them out";
-    Error::setting("--confounds", format!("{n_given} files"), problem)
+    Error::setting("confounds", format!("{n_given} files"), problem)
 }
 
 /// Sums over draws.

@@ -4,7 +4,7 @@
 //! samples: the spectrum is always that of the smaller Gram matrix.
 
 use super::smaller_gram;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Verb, action};
 use crate::numeric::files::write_atomically;
 use crate::numeric::linalg::{Real, symmetric_eigenvalues};
 use crate::spectral::SpectralData;
@@ -79,7 +79,7 @@ impl EvidenceCurve {
         for (at, line) in text.lines().enumerate().skip(1) {
             let wrong = || {
                 let problem = format!("line {} is not component,eigenvalue,ln_evidence; remove the file, and", at + 1);
-                Error::malformed(&path, format!("{problem} issfa report makes it anew"))
+                Error::malformed(&path, format!("{problem} {} makes it anew", action(Verb::Report)))
             };
             let cells: Vec<&str> = line.split(',').collect();
             let [_, eigenvalue, evidence] = cells[..] else { return Err(wrong()) };

@@ -4,7 +4,7 @@
 use crate::data::nifti::Header;
 use crate::data::read;
 use crate::data::runs::NamedRun;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, setting};
 use crate::figures::Figure;
 use crate::figures::brain::{BrainFigure, TimeCourse, Volume, brain_figure};
 use crate::figures::lines::{LinePanel, Series, panels};
@@ -127,7 +127,7 @@ impl Background {
     fn read(path: &Path) -> Result<Background> {
         let source = read::open(path)?;
         let Some(header) = source.space().cloned() else {
-            let problem = "is not an image; give a .nii or .nii.gz file for --background";
+            let problem = format!("is not an image; give a .nii or .nii.gz file for {}", setting("background"));
             return Err(Error::malformed(path, problem));
         };
         // Of several volumes the first.
@@ -160,7 +160,7 @@ impl Results {
 
     fn unknown(&self, id: u64) -> Error {
         let known = self.table.iter().map(|row| row.id.to_string()).collect::<Vec<_>>().join(", ");
-        Error::setting("--features", id, format!("no such id in features.tsv; there are: {known}"))
+        Error::setting("features", id, format!("no such id in features.tsv; there are: {known}"))
     }
 
     fn figure(&self, fitted: &Fitted, place: usize) -> Result<Figure> {

@@ -307,7 +307,7 @@ pub fn write_eigenvectors(folder: &Path, structure: &Structure, spectrum: &Spect
 /// The figure of features drawn from the prior.
 pub fn write_prior_samples(folder: &Path, images: &[Vec<f64>], grid: &[usize], title: &str) -> Result<()> {
     if images.is_empty() {
-        return Err(Error::setting("--count", 0, "must be at least 1"));
+        return Err(Error::setting("count", 0, "must be at least 1"));
     }
     let one = |(at, image): (usize, &Vec<f64>)| Panel {
         caption: format!("{}", at + 1),

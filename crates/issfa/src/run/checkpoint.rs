@@ -4,7 +4,7 @@ use super::codec::{put_posterior, put_state, take_posterior, take_state};
 use super::draws::check_format;
 use super::settings::FORMAT;
 use crate::chain::Posterior;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, setting};
 use crate::model::State;
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::linalg::Real;
@@ -122,7 +122,7 @@ pub fn peek(chain_folder: &Path) -> Result<(u64, Counters)> {
 pub fn load_state<R: Real>(chain_folder: &Path) -> Result<State<R>> {
     let stored = open(chain_folder)?;
     if stored.text("precision")? != R::NAME {
-        let problem = format!("was written with another --precision than {}", R::NAME);
+        let problem = format!("was written with another {} than {}", setting("precision"), R::NAME);
         return Err(Error::malformed(stored.path(), problem));
     }
     take_state(&stored)

@@ -4,7 +4,7 @@ use super::record::{Record, Recorded};
 use super::settings::Checked;
 use crate::data::nifti::Header;
 use crate::data::{Mask, Preprocessing, Rows, read};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, setting};
 use crate::numeric::files::write_atomically;
 use crate::run::draws::Draws;
 use crate::structure::{Shelf, Structure, expression};
@@ -203,7 +203,7 @@ impl Output {
 /// same command did not make.
 pub fn check_output(folder: &Path, output: Output, overwrite: bool) -> Result<()> {
     if folder.is_file() {
-        return Err(Error::malformed(folder, "is a file; choose a folder for --out"));
+        return Err(Error::malformed(folder, format!("is a file; choose a folder for {}", setting("out"))));
     }
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -223,7 +223,8 @@ pub fn check_output(folder: &Path, output: Output, overwrite: bool) -> Result<()
         Some(foreign) => Err(Error::malformed(
             folder,
             format!(
-                "holds '{foreign}', which this command does not make, so it is not replaced; move it or choose another --out"
+                "holds '{foreign}', which this command does not make, so it is not replaced; move it or choose another {}",
+                setting("out")
             ),
         )),
     }

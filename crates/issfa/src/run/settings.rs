@@ -3,7 +3,7 @@
 use super::record::RECORD;
 use crate::data::grid::{parse_grid, show_grid};
 use crate::data::{Centering, Detrend, Missing};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, setting};
 use crate::kernels::Kernel;
 use crate::model::{GammaPrior, InverseGammaPrior, NormalPrior, Priors, ThetaStep, WeightMeanPrior};
 use crate::structure::{Curve, Shelf, Spectrum, Structure, expression};
@@ -254,12 +254,12 @@ impl Settings {
     pub fn check(mut self) -> Result<Checked> {
         if i64::try_from(self.seed).is_err() {
             // The largest number that a TOML file holds.
-            return Err(Error::setting("--seed", self.seed, format!("must be at most {}", i64::MAX)));
+            return Err(Error::setting("seed", self.seed, format!("must be at most {}", i64::MAX)));
         }
         if self.preset == Some(Preset::Isfa) {
             if self.structure.as_deref().is_some_and(|text| text.trim() != "iid") {
                 return Err(Error::setting(
-                    "--structure",
+                    "structure",
                     self.structure.as_deref().unwrap_or_default(),
                     "the preset isfa means the structure iid; leave one of the two out",
                 ));
@@ -276,16 +276,13 @@ impl Settings {
             init: parse_init(&self.init)?,
             target_r2: self.target_r2.as_deref().map(parse_target_r2).transpose()?,
             curve: Curve::parse(&self.curve)?,
-            checkpoint_every: parse_duration("--checkpoint-every", &self.checkpoint_every)?,
-            time_budget: self.time_budget.as_deref().map(|text| parse_duration("--time-budget", text)).transpose()?,
+            checkpoint_every: parse_duration("checkpoint-every", &self.checkpoint_every)?,
+            time_budget: self.time_budget.as_deref().map(|text| parse_duration("time-budget", text)).transpose()?,
             settings: self,
         };
         if checked.target_r2.is_some() && checked.settings.priors.noise.is_some() {
-            return Err(Error::setting(
-                "--target-r2",
-                "",
-                "both --target-r2 and --noise-prior set the noise prior; give one",
-            ));
+            let both = format!("both {} and {}", setting("target-r2"), setting("priors.noise"));
+            return Err(Error::setting("target-r2", "", format!("{both} set the noise prior; give one")));
         }
         Ok(checked)
     }
@@ -301,28 +298,30 @@ impl Settings {
         let at_least = |name: &str, value: u64, least: u64| {
             if value < least { Err(Error::setting(name, value, format!("must be at least {least}"))) } else { Ok(()) }
         };
-        at_least("--sweeps", self.sweeps, 1)?;
-        at_least("--thin", thin, 1)?;
-        at_least("--chains", u64::from(self.chains), 1)?;
-        at_least("--keep-draws", self.keep_draws as u64, 1)?;
-        at_least("--max-features", self.max_features.unwrap_or(1) as u64, 1)?;
+        at_least("sweeps", self.sweeps, 1)?;
+        at_least("thin", thin, 1)?;
+        at_least("chains", u64::from(self.chains), 1)?;
+        at_least("keep-draws", self.keep_draws as u64, 1)?;
+        at_least("max-features", self.max_features.unwrap_or(1) as u64, 1)?;
         at_least("row_sweeps", u64::from(self.sweep.row_sweeps), 1)?;
         at_least("birth_rounds", u64::from(self.sweep.birth_rounds), 1)?;
         at_least("joint_every", self.sweep.joint_every, 1)?;
         if !(self.exceed > 0.0 && self.exceed.is_finite()) {
-            return Err(Error::setting("--exceed", self.exceed, "give a positive number, such as 2"));
+            return Err(Error::setting("exceed", self.exceed, "give a positive number, such as 2"));
         }
         if !self.confound_columns.is_empty() && self.confounds.is_empty() {
             let names = self.confound_columns.join(",");
-            return Err(Error::setting("--confound-columns", names, "there are no --confounds FILE... to choose from"));
+            let problem = format!("there are no {} to choose from", setting("confounds").to("FILE..."));
+            return Err(Error::setting("confound-columns", names, problem));
         }
         if burn_in >= self.sweeps {
-            let problem = format!("burn-in must leave sweeps to keep: fewer than --sweeps ({})", self.sweeps);
-            return Err(Error::setting("--burn-in", burn_in, problem));
+            let problem =
+                format!("burn-in must leave sweeps to keep: fewer than {} ({})", setting("sweeps"), self.sweeps);
+            return Err(Error::setting("burn-in", burn_in, problem));
         }
         if self.sweeps - burn_in < thin {
             let problem = format!("with {} sweeps after burn-in none would be kept", self.sweeps - burn_in);
-            return Err(Error::setting("--thin", thin, problem));
+            return Err(Error::setting("thin", thin, problem));
         }
         let has = |kernel: &Kernel| self.sweep.kernels.contains(kernel);
         for needed in [&[Kernel::Features, Kernel::FeaturesOneByOne][..], &[Kernel::Noise]] {
@@ -338,7 +337,7 @@ impl Settings {
 impl PriorSettings {
     fn check(&self) -> Result<()> {
         let pairs = [
-            ("noise", self.noise.unwrap_or([1.0, 1.0])),
+            ("priors.noise", self.noise.unwrap_or([1.0, 1.0])),
             ("ibp_strength", self.ibp_strength),
             ("ibp_repulsion", self.ibp_repulsion),
             ("weight_precision", self.weight_precision),
@@ -411,7 +410,7 @@ impl Checked {
                         path: data_path.to_path_buf(),
                         found: show_grid(own),
                         expected: show_grid(grid),
-                        because: "by --grid".into(),
+                        because: format!("by {}", setting("grid")),
                     });
                 }
                 expression::build_with(text, Some(grid), shelf)?
@@ -468,13 +467,13 @@ fn parse_init(text: &str) -> Result<Init> {
         let number = rest.strip_prefix(':').unwrap_or("15");
         return match number.parse::<usize>() {
             Ok(n) if n > 0 => Ok(Init::KMeans(n)),
-            _ => Err(Error::setting("--init", text, "write kmeans:N with N at least 1")),
+            _ => Err(Error::setting("init", text, "write kmeans:N with N at least 1")),
         };
     }
     if Path::new(text).is_dir() {
         return Ok(Init::Run(PathBuf::from(text)));
     }
-    Err(Error::setting("--init", text, "write kmeans:15, empty, or the folder of a run"))
+    Err(Error::setting("init", text, "write kmeans:15, empty, or the folder of a run"))
 }
 
 fn parse_target_r2(text: &str) -> Result<TargetR2> {
@@ -483,7 +482,7 @@ fn parse_target_r2(text: &str) -> Result<TargetR2> {
         (Ok(share), Ok(weight)) if share > 0.0 && share < 1.0 && weight > 0.0 && weight.is_finite() => {
             Ok(TargetR2 { share, weight })
         }
-        _ => Err(Error::setting("--target-r2", text, "write R or R:w with 0 < R < 1 and w > 0, such as 0.9 or 0.9:10")),
+        _ => Err(Error::setting("target-r2", text, "write R or R:w with 0 < R < 1 and w > 0, such as 0.9 or 0.9:10")),
     }
 }
 
@@ -536,14 +535,14 @@ mod tests {
 
     #[test]
     fn wrong_values_are_named() {
-        assert!(problem(|s| s.sweeps = 0).contains("--sweeps"));
-        assert!(problem(|s| s.burn_in = Some(1000)).contains("--burn-in = 1000"));
-        assert!(problem(|s| s.thin = Some(501)).contains("--thin"));
-        assert!(problem(|s| s.init = "nowhere".into()).contains("--init = nowhere"));
-        assert!(problem(|s| s.target_r2 = Some("1.2".into())).contains("--target-r2"));
+        assert!(problem(|s| s.sweeps = 0).contains("sweeps = 0:"));
+        assert!(problem(|s| s.burn_in = Some(1000)).contains("burn-in = 1000"));
+        assert!(problem(|s| s.thin = Some(501)).contains("thin = 501:"));
+        assert!(problem(|s| s.init = "nowhere".into()).contains("init = nowhere"));
+        assert!(problem(|s| s.target_r2 = Some("1.2".into())).contains("target-r2 = 1.2:"));
         assert!(problem(|s| s.priors.ibp_strength = [0.0, 1.0]).contains("ibp_strength"));
         assert!(problem(|s| s.priors.weight_mean = WeightMeanSetting::Fixed("free".into())).contains("weight_mean"));
-        assert!(problem(|s| s.checkpoint_every = "soon".into()).contains("--checkpoint-every"));
+        assert!(problem(|s| s.checkpoint_every = "soon".into()).contains("checkpoint-every = soon:"));
         assert!(problem(|s| s.sweep.kernels.retain(|k| *k != Kernel::Noise)).contains("noise"));
     }
 

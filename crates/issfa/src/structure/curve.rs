@@ -180,13 +180,13 @@ impl Spectrum {
         if theta.len() == self.n_parameters() && theta.iter().all(|t| *t > 0.0 && t.is_finite()) {
             let odd = self.precisions(theta).into_iter().find(|h| !h.is_normal() || !h.recip().is_finite());
             return match odd {
-                Some(h) => Err(Error::setting("--theta", shown, format!("gives a mode the precision {h:e}"))),
+                Some(h) => Err(Error::setting("theta", shown, format!("gives a mode the precision {h:e}"))),
                 None => Ok(()),
             };
         }
         let plural = if self.n_parameters() == 1 { "" } else { "s" };
         let names = self.parameter_names().join(", ");
-        Err(Error::setting("--theta", shown, format!("give {} positive number{plural}: {names}", self.n_parameters())))
+        Err(Error::setting("theta", shown, format!("give {} positive number{plural}: {names}", self.n_parameters())))
     }
 
     /// See [`Curve::degree`].

@@ -4,7 +4,7 @@ use super::wavelet::n_levels;
 use super::{Basis, Cycle, Filter, Graph, Groups, Iid, Path, Shelf, Structure, Wavelet};
 use crate::data::grid::{LONGEST_AXIS, show_grid};
 use crate::data::read;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, setting};
 use std::path::Path as FilePath;
 
 /// One axis as written: a word and, where given, what stood in its brackets.
@@ -40,7 +40,8 @@ pub fn build(text: Option<&str>, grid: Option<&[usize]>) -> Result<Structure> {
 /// [`build`] with a shelf for the decompositions of graphs.
 pub fn build_with(text: Option<&str>, grid: Option<&[usize]>, shelf: &Shelf) -> Result<Structure> {
     let Some(text) = text else {
-        let grid = grid.ok_or_else(|| Error::setting("--grid", "(none)", "give --grid or --structure with sizes"))?;
+        let problem = || format!("give {} or {} with sizes", setting("grid"), setting("structure"));
+        let grid = grid.ok_or_else(|| Error::setting("grid", "(none)", problem()))?;
         return Ok(Structure::new(grid.iter().map(|&n| Box::new(Path::new(n)) as Box<dyn Basis>).collect()));
     };
     let mut axes = parse(text)?;

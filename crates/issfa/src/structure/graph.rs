@@ -6,7 +6,7 @@
 use super::dense::Dense;
 use super::{Basis, Direction};
 use crate::data::{memory, read};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, setting};
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::linalg::{Eigen, symmetric_eigen};
 use serde::{Deserialize, Serialize};
@@ -375,7 +375,8 @@ fn laplacian(path: &Path, table: &[f64], n_columns: usize, n_from_grid: Option<u
         n_named = n_named.max(i.max(j) + 1);
     }
     if n_from_grid.is_none() && !edges.keys().any(|ends| ends.0 == 0) {
-        let problem = "no edge names site 0: sites are counted from 0; if site 0 stands alone, give --grid";
+        let give_grid = format!("if site 0 stands alone, give {}", setting("grid"));
+        let problem = format!("no edge names site 0: sites are counted from 0; {give_grid}");
         return Err(Error::malformed(path, problem));
     }
     let n = n_from_grid.unwrap_or(n_named);

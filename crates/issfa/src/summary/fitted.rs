@@ -5,7 +5,7 @@ use super::results::{Found, Results};
 use crate::chain::posterior::Shown;
 use crate::data::nifti::Header;
 use crate::data::{Array, Mask, Observations, Preprocessing, Rows};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Verb, action};
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Counters};
 use crate::run::draws::{Draws, KeptDraws};
@@ -177,8 +177,9 @@ impl Fitted {
         let draws = &self.chains[0].draws;
         if draws.is_empty() {
             let problem = format!(
-                "has no kept draw yet: draws start after burn-in ({} sweeps); issfa resume goes on with the run",
-                self.checked.burn_in
+                "has no kept draw yet: draws start after burn-in ({} sweeps); {} goes on with the run",
+                self.checked.burn_in,
+                action(Verb::Resume)
             );
             return Err(Error::malformed(&self.name(), problem));
         }

@@ -4,6 +4,7 @@ use super::Fitted;
 use super::diagnostics::{effective_sample_size, mean, quantile, split_r_hat};
 use super::features::FeatureRow;
 use super::synchrony::Synchrony;
+use crate::error::{Verb, action, setting};
 use crate::run::checkpoint::Counters;
 use crate::run::trace::TraceRow;
 use serde::Serialize;
@@ -110,7 +111,8 @@ impl Overview {
         let mut verdict = Vec::new();
         if self.sweeps_done < self.sweeps_planned {
             let (done, planned) = (self.sweeps_done, self.sweeps_planned);
-            verdict.push(format!("The run stands at sweep {done} of {planned}: issfa resume {} goes on.", self.run));
+            let resume = action(Verb::Resume).on(&self.run);
+            verdict.push(format!("The run stands at sweep {done} of {planned}: {resume} goes on."));
         }
         if self.n_kept < 2 {
             verdict.push("Too few kept sweeps to say anything about the posterior yet.".into());
@@ -119,8 +121,9 @@ impl Overview {
         let k = &self.quantities[0];
         if k.split_r_hat > 1.1 {
             verdict.push(format!(
-                "The number of features is still drifting (split R-hat {:.2}): issfa resume {} --sweeps +500.",
-                k.split_r_hat, self.run
+                "The number of features is still drifting (split R-hat {:.2}): {}.",
+                k.split_r_hat,
+                action(Verb::Resume).on(&self.run).with(setting("sweeps").to("+500"))
             ));
         }
         for quantity in self.quantities[1..].iter().filter(|q| q.split_r_hat > 1.1) {
@@ -131,7 +134,7 @@ impl Overview {
             ));
         }
         if cap.is_some_and(|cap| k.quantiles[2] >= cap as f64) {
-            verdict.push("The number of features stands at its cap: raise --max-features.".into());
+            verdict.push(format!("The number of features stands at its cap: raise {}.", setting("max-features")));
         }
         if self.theta_acceptance < 0.2 && k.mean > 0.0 {
             verdict.push(format!(
@@ -143,8 +146,10 @@ impl Overview {
         if k.mean > 0.1 * self.n_rows as f64 && k.mean > 100.0 {
             verdict.push(format!(
                 "The number of features is very large ({:.0}), as happens when the noise is not white: {} of them carry \
-                 95% of what is explained; --target-r2 0.9 asks for a coarser account.",
-                k.mean, self.n_carrying_95
+                 95% of what is explained; {} asks for a coarser account.",
+                k.mean,
+                self.n_carrying_95,
+                setting("target-r2").to(0.9)
             ));
         }
         if self.n_persistent == 0 && self.sweeps_done == self.sweeps_planned {
