@@ -1,6 +1,6 @@
 //! Axes: a range of values laid along a frame, with grid lines, ticks and labels.
 
-use super::svg::{Canvas, GRID, QUIET, Rect, Stroke};
+use super::canvas::{Canvas, GRID, QUIET, Rect, Stroke};
 use super::text::{Anchor, TextStyle, wrap};
 use super::ticks::{Scale, Tick};
 

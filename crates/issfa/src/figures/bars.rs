@@ -1,8 +1,8 @@
 //! Histograms and bar charts.
 
 use super::axes::{Axis, BELOW, LEFT};
+use super::canvas::{Canvas, EDGE, Rect};
 use super::colour::PALETTE;
-use super::svg::{Canvas, EDGE, Rect};
 use super::text::{Anchor, TextStyle, text_width, wrap};
 use super::ticks::Scale;
 use super::{Figure, WIDTH, legend};

@@ -4,12 +4,12 @@ pub use super::courses::TimeCourse;
 pub use super::resample::Volume;
 
 use super::axes::LEFT;
+use super::canvas::{Canvas, EDGE, INK, Rect, Stroke};
 use super::colour::Colours;
 use super::courses;
 use super::overlay::{Layers, Window};
 use super::panel::{BORDER, colour_bar, draw_colour_bar};
 use super::resample::{PLANES, Placed, Plane, Raster, World, pixel_size};
-use super::svg::{Canvas, EDGE, INK, Rect, Stroke};
 use super::text::{Anchor, TextStyle, wrap};
 use super::ticks::number;
 use super::{Figure, WIDTH};
@@ -155,7 +155,7 @@ impl<'a> Scene<'a> {
     }
 
     fn draw_slice(&self, canvas: &mut Canvas, frame: Rect, raster: &Raster, layers: &Layers) {
-        canvas.image(frame, &layers.pixels(self.what.threshold, self.largest));
+        canvas.image(frame, layers.pixels(self.what.threshold, self.largest));
         canvas.frame(frame, BORDER);
         if frame.width.min(frame.height) < SHORTEST_LETTERED {
             return;

@@ -2,9 +2,9 @@
 
 use super::WIDTH;
 use super::axes::{Axis, BELOW, LEFT};
+use super::canvas::{Canvas, Rect, Stroke};
 use super::colour::PALETTE;
 use super::lines::decimate;
-use super::svg::{Canvas, Rect, Stroke};
 use super::text::{Anchor, TextStyle, text_width, wrap};
 use super::ticks::{Scale, Tick, number};
 

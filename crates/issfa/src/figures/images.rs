@@ -1,9 +1,9 @@
 //! Galleries: rows of small maps or curves on a grid, such as true features over found ones.
 
+use super::canvas::{Canvas, EDGE, Rect};
 use super::colour::Colours;
 use super::panel::{draw_colour_bar, draw_slice, limits};
 use super::slice::{Shape, Slice};
-use super::svg::{Canvas, EDGE, Rect};
 use super::text::{Anchor, TextStyle, text_width, wrap};
 use super::ticks::number;
 use super::{Figure, WIDTH};

@@ -1,8 +1,8 @@
 //! Legends: one row or more of coloured strokes with names.
 
 use super::WIDTH;
+use super::canvas::{Canvas, EDGE, Stroke};
 use super::colour::PALETTE;
-use super::svg::{Canvas, EDGE, Stroke};
 use super::text::{Anchor, TextStyle, text_width, wrap};
 
 const ROW: f64 = 18.0;

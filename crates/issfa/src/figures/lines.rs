@@ -1,7 +1,7 @@
 //! Stacked panels of lines over one shared x axis: traces, curves, convergence.
 
 use super::axes::{Axis, BELOW, LEFT};
-use super::svg::{Canvas, Rect, Stroke};
+use super::canvas::{Canvas, Rect, Stroke};
 use super::text::{Anchor, TextStyle, text_width, wrap};
 use super::ticks::Scale;
 use super::{Figure, WIDTH, legend};

@@ -8,18 +8,23 @@
 //! | [`bars`] | histograms and bar charts |
 //! | [`colour`], [`ticks`] | colour maps, scales |
 //! | `resample`, `overlay`, `courses` | what only [`brain`] is made of |
-//! | `svg`, `text`, `axes`, `legend`, `slice`, `panel` | the parts they are made of |
+//! | `canvas`, `text`, `axes`, `legend`, `slice`, `panel` | the parts they are made of |
+//! | `svg`; `paint`, `lettering`, `png_bytes` | a page as SVG; as PNG |
 
 mod axes;
 pub mod bars;
 pub mod brain;
+mod canvas;
 pub mod colour;
 mod courses;
 pub mod images;
 mod legend;
+mod lettering;
 pub mod lines;
 mod overlay;
+mod paint;
 mod panel;
+mod png_bytes;
 mod resample;
 mod slice;
 mod svg;
@@ -27,34 +32,31 @@ mod text;
 pub mod ticks;
 
 use crate::error::{Error, Result};
-use resvg::{tiny_skia, usvg};
+use canvas::Shape;
+use png_bytes::PngColours;
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
 
 /// Width of every figure, in CSS pixels.
 pub const WIDTH: f64 = 900.0;
 
 /// PNG pixels for one CSS pixel.
-const PNG_SCALE: f32 = 2.0;
-
-/// The fonts inside the program, so that a PNG looks alike on machines with no fonts.
-static FONTS: LazyLock<Arc<usvg::fontdb::Database>> = LazyLock::new(|| {
-    let mut fonts = usvg::fontdb::Database::new();
-    fonts.load_font_data(epaint_default_fonts::UBUNTU_LIGHT.to_vec());
-    fonts.load_font_data(epaint_default_fonts::HACK_REGULAR.to_vec());
-    fonts.set_sans_serif_family("Ubuntu");
-    Arc::new(fonts)
-});
+const PNG_SCALE: u32 = 2;
 
 /// A finished picture.
 #[derive(Debug, Clone)]
 pub struct Figure {
+    shapes: Vec<Shape>,
     svg: String,
     width: f64,
     height: f64,
 }
 
 impl Figure {
+    fn new(shapes: Vec<Shape>, width: f64, height: f64) -> Figure {
+        let svg = svg::write(&shapes, width, height);
+        Figure { shapes, svg, width, height }
+    }
+
     /// The picture as SVG text.
     pub fn svg(&self) -> &str {
         &self.svg
@@ -67,13 +69,9 @@ impl Figure {
 
     /// The picture as PNG bytes, at twice its size.
     pub fn png(&self) -> Vec<u8> {
-        let tree = self.tree();
-        let size = tree.size().to_int_size();
-        let (width, height) = (size.width() * PNG_SCALE as u32, size.height() * PNG_SCALE as u32);
-        let mut pixmap = tiny_skia::Pixmap::new(width, height).expect("a figure has a positive size");
-        resvg::render(&tree, tiny_skia::Transform::from_scale(PNG_SCALE, PNG_SCALE), &mut pixmap.as_mut());
-        let opaque: Vec<u8> = pixmap.data().chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect();
-        svg::encode_png(width, height, svg::PngColours::Rgb, &opaque)
+        let (width, height) = (self.width as u32, self.height as u32);
+        let pixels = paint::paint(&self.shapes, (width, height), PNG_SCALE);
+        png_bytes::encode(width * PNG_SCALE, height * PNG_SCALE, PngColours::Rgb, &pixels)
     }
 
     /// Writes `NAME.svg` and `NAME.png` into the folder, which is made where it is missing.
@@ -82,29 +80,37 @@ impl Figure {
         write(&folder.join(format!("{name}.svg")), self.svg.as_bytes())?;
         write(&folder.join(format!("{name}.png")), &self.png())
     }
-
-    fn tree(&self) -> usvg::Tree {
-        // Only a light face is at hand: a thin outline brings it to normal weight.
-        let style_sheet = Some("text { stroke: currentColor; stroke-width: 0.2px }".to_string());
-        let options = usvg::Options { fontdb: FONTS.clone(), style_sheet, ..Default::default() };
-        usvg::Tree::from_str(&self.svg, &options).expect("our own SVG is well formed")
-    }
 }
 
 fn write(path: &Path, contents: &[u8]) -> Result<()> {
     std::fs::write(path, contents).map_err(Error::write(path))
 }
 
-/// What the tests of the sibling files ask of every figure: it parses, its PNG has the right size and is not blank.
+/// What the tests of the sibling files ask of every figure: its tags close, its PNG has the right size and is not blank.
 #[cfg(test)]
 pub(crate) fn check(figure: &Figure) {
-    figure.tree();
+    assert!(is_balanced(&figure.svg), "the SVG is well formed");
     let is_bad = |text| figure.svg.contains(text);
     assert!(!["\"NaN", "NaN,", ",NaN", "\"inf", "\"-inf", "inf,", ",inf"].into_iter().any(is_bad), "not finite");
     let (size, pixels) = decode(&figure.png());
     assert_eq!(size, (figure.width as u32 * 2, figure.height as u32 * 2));
     let dark = pixels.iter().filter(|&&value| value < 128).count();
     assert!(dark > 100, "the figure is blank");
+}
+
+/// Whether every element that opens also closes, in order.
+#[cfg(test)]
+fn is_balanced(svg: &str) -> bool {
+    let mut open: Vec<&str> = Vec::new();
+    for tag in svg.split('<').skip(1).filter_map(|tag| tag.split_once('>')).map(|(tag, _)| tag) {
+        let name = tag.split([' ', '/']).find(|name| !name.is_empty()).unwrap_or_default();
+        match (tag.starts_with('/'), tag.ends_with('/')) {
+            (true, _) if open.pop() != Some(name) => return false,
+            (false, false) => open.push(name),
+            _ => {}
+        }
+    }
+    open.is_empty()
 }
 
 #[cfg(test)]
@@ -137,11 +143,11 @@ mod tests {
 
     #[test]
     fn embedded_images_reach_the_png() {
-        let mut canvas = svg::Canvas::new();
-        let red = svg::Pixels { width: 1, height: 1, indices: vec![0], palette: vec![[255, 0, 0]] };
-        canvas.image(svg::Rect { x: 100.0, y: 10.0, width: 50.0, height: 50.0 }, &red);
+        let mut canvas = canvas::Canvas::new();
+        let red = canvas::Pixels { width: 1, height: 1, indices: vec![0], palette: vec![[255, 0, 0]] };
+        canvas.image(canvas::Rect { x: 100.0, y: 10.0, width: 50.0, height: 50.0 }, red);
         let (_, pixels) = decode(&canvas.finish(80.0).png());
         let at = (70 * 2 * WIDTH as usize + 250) * 3;
-        assert_eq!(pixels[at..at + 3], [255, 0, 0], "resvg needs its feature raster-images");
+        assert_eq!(pixels[at..at + 3], [255, 0, 0]);
     }
 }

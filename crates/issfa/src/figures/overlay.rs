@@ -1,7 +1,7 @@
 //! A feature's slice in colour over an anatomical slice in grey, as pixels of one palette.
 
+use super::canvas::Pixels;
 use super::colour::Colours;
-use super::svg::Pixels;
 
 /// Colours of the feature, from the start of the palette; odd, so that 0 is white.
 const N_COLOURS: usize = 127;

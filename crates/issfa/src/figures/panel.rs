@@ -1,9 +1,9 @@
 //! One panel of a gallery: a map in colours or a curve, and the colour bar they share.
 
+use super::canvas::{Canvas, GRID, Pixels, Rect, Stroke};
 use super::colour::{Colours, PALETTE};
 use super::lines::decimate;
 use super::slice::{Shape, Slice};
-use super::svg::{Canvas, GRID, Pixels, Rect, Stroke};
 use super::text::{Anchor, TextStyle};
 use super::ticks::Scale;
 
@@ -32,7 +32,7 @@ pub fn draw_slice(canvas: &mut Canvas, frame: Rect, slice: &Slice, limits: (f64,
             let (shape, values) = shrink((n_down, n_right), &slice.values);
             let indices = values.iter().map(|&value| Colours::index(value, limits)).collect();
             let pixels = Pixels { width: shape.1, height: shape.0, indices, palette: colours.palette() };
-            canvas.image(frame, &pixels);
+            canvas.image(frame, pixels);
         }
     }
     canvas.frame(frame, BORDER);
@@ -77,7 +77,7 @@ pub fn colour_bar((x, y): (f64, f64)) -> Rect {
 pub fn draw_colour_bar(canvas: &mut Canvas, at: (f64, f64), colours: Colours, (low, high): (&str, &str)) -> f64 {
     let bar = colour_bar(at);
     let pixels = Pixels { width: 255, height: 1, indices: (0..255).collect(), palette: colours.palette() };
-    canvas.image(bar, &pixels);
+    canvas.image(bar, pixels);
     canvas.frame(bar, Stroke::solid(GRID, 0.8));
     let mut label = |x, text, anchor| canvas.text(x, bar.bottom() + 13.0, text, TextStyle::SMALL.anchored(anchor));
     label(bar.x, low, Anchor::Start);

@@ -1,6 +1,6 @@
 //! Text: styles, escaping, widths, line breaks and raised digits.
 
-use super::svg::{INK, QUIET};
+use super::canvas::{INK, QUIET};
 
 /// Which part of a text stands at its x.
 #[derive(Debug, Clone, Copy)]
@@ -92,21 +92,60 @@ fn shorten(mut line: String, width: f64, size: f64, is_cut: bool) -> String {
     line.trim_end().to_string() + "…"
 }
 
-/// Text as the inside of an SVG element: escaped, with raised digits as small shifted ones, as few fonts have them all.
-pub fn markup(text: &str) -> String {
-    let letters: Vec<char> = text.chars().collect();
-    let mut inside = String::new();
-    let mut is_raised = false;
-    for piece in letters.chunk_by(|left, right| lower(*left).is_some() == lower(*right).is_some()) {
-        let plain: String = piece.iter().map(|&letter| lower(letter).unwrap_or(letter)).collect();
-        let was_raised = std::mem::replace(&mut is_raised, lower(piece[0]).is_some());
-        inside += &match (is_raised, was_raised) {
-            (true, _) => format!("<tspan dy=\"-0.45em\" font-size=\"75%\">{}</tspan>", escape(&plain)),
-            (false, true) => format!("<tspan dy=\"0.34em\">{}</tspan>", escape(&plain)),
-            (false, false) => escape(&plain),
-        };
+/// A part of a text that is raised, or is not.
+pub struct Piece {
+    pub text: String,
+    pub is_raised: bool,
+    was_raised: bool,
+}
+
+/// Size of raised letters, of the others'.
+pub const RAISED_SIZE: f64 = 0.75;
+/// How far up raised letters go, of their own size.
+const RAISE: f64 = 0.45;
+/// How far down the letters after them come back, of their own size.
+const DROP: f64 = 0.34;
+
+impl Piece {
+    /// How far down the baseline moves before the piece, of the size of letters that are not raised.
+    pub fn shift(&self) -> f64 {
+        match (self.is_raised, self.was_raised) {
+            (true, _) => -RAISE * RAISED_SIZE,
+            (false, true) => DROP,
+            (false, false) => 0.0,
+        }
     }
-    inside
+}
+
+/// The pieces of a text, with raised digits as plain ones, as few fonts have them all.
+pub fn pieces(text: &str) -> Vec<Piece> {
+    let letters: Vec<char> = text.chars().collect();
+    let mut was_raised = false;
+    let piece = |letters: &[char]| {
+        let is_raised = lower(letters[0]).is_some();
+        let text = letters.iter().map(|&letter| lower(letter).unwrap_or(letter)).collect();
+        Piece { text, is_raised, was_raised: std::mem::replace(&mut was_raised, is_raised) }
+    };
+    letters.chunk_by(|left, right| lower(*left).is_some() == lower(*right).is_some()).map(piece).collect()
+}
+
+/// Text as the inside of an SVG element: escaped, with raised digits as small shifted ones.
+pub fn markup(text: &str) -> String {
+    let inside = |piece: Piece| match (piece.is_raised, piece.was_raised) {
+        (true, _) => {
+            let size = 100.0 * RAISED_SIZE;
+            format!("<tspan dy=\"-{RAISE}em\" font-size=\"{size}%\">{}</tspan>", escape(&piece.text))
+        }
+        (false, true) => format!("<tspan dy=\"{DROP}em\">{}</tspan>", escape(&piece.text)),
+        (false, false) => escape(&piece.text),
+    };
+    pieces(text).into_iter().map(inside).collect()
+}
+
+/// Text as a page of XML shows it: a control character is a space, and so are several spaces; none at the ends.
+pub fn plain(text: &str) -> String {
+    let text = text.replace(char::is_control, " ");
+    text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// The plain letter of a raised one.
@@ -117,7 +156,7 @@ fn lower(letter: char) -> Option<char> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::svg::Canvas;
+    use super::super::canvas::Canvas;
     use super::*;
 
     #[test]
@@ -133,6 +172,11 @@ mod tests {
         assert_eq!(markup("a<b"), "a&lt;b");
         let raised = "10<tspan dy=\"-0.45em\" font-size=\"75%\">−5</tspan><tspan dy=\"0.34em\"> m</tspan>";
         assert_eq!(markup("10⁻⁵ m"), raised);
+    }
+
+    #[test]
+    fn spaces_are_joined() {
+        assert_eq!(plain(" a\tb  c\n"), "a b c");
     }
 
     #[test]

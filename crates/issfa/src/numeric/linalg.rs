@@ -1,6 +1,9 @@
 //! The few dense operations borrowed from `gemm` and `faer`, as safe functions on row-major slices; all sequential.
 
-use faer::{Mat, Par, Side};
+use faer::diag::{Diag, DiagMut};
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
+use faer::{Mat, MatMut, Par};
 
 /// A number type that spectral data may be stored in.
 pub trait Real:
@@ -157,13 +160,10 @@ pub fn symmetric_eigen(matrix: &[f64], n: usize) -> Eigen {
         1 => return Eigen { values: vec![matrix[0]], vectors: vec![1.0] },
         _ => {}
     }
-    faer::set_global_parallelism(Par::Seq);
-    let dense = Mat::from_fn(n, n, |i, j| matrix[i * n + j]);
-    let eigen = dense.self_adjoint_eigen(Side::Lower).expect("a finite symmetric matrix has eigenvectors");
-    let values = (0..n).map(|i| eigen.S()[i]).collect();
-    let u = eigen.U();
-    let vectors = (0..n * n).map(|at| u[(at / n, at % n)]).collect();
-    Eigen { values, vectors }
+    let (mut values, mut vectors) = (Diag::zeros(n), Mat::zeros(n, n));
+    decompose(matrix, values.as_mut(), Some(vectors.as_mut()));
+    let vectors = (0..n * n).map(|at| vectors[(at / n, at % n)]).collect();
+    Eigen { values: values.column_vector().iter().copied().collect(), vectors }
 }
 
 /// The eigenvalues alone, in ascending order (the lower triangle is read).
@@ -172,9 +172,22 @@ pub fn symmetric_eigenvalues(matrix: &[f64], n: usize) -> Vec<f64> {
     if n < 2 {
         return matrix.to_vec();
     }
-    faer::set_global_parallelism(Par::Seq);
+    let mut values = Diag::zeros(n);
+    decompose(matrix, values.as_mut(), None);
+    values.column_vector().iter().copied().collect()
+}
+
+/// Eigenvalues and, where there is a place for them, eigenvectors. On this thread alone, as an argument says: faer's
+/// simpler functions would read a setting of the whole process.
+fn decompose(matrix: &[f64], values: DiagMut<f64>, vectors: Option<MatMut<f64>>) {
+    let n = values.dim();
     let dense = Mat::from_fn(n, n, |i, j| matrix[i * n + j]);
-    dense.self_adjoint_eigenvalues(Side::Lower).expect("a finite symmetric matrix has eigenvalues")
+    let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
+    let needed = self_adjoint_evd_scratch::<f64>(n, wanted, Par::Seq, Default::default());
+    let mut scratch = MemBuffer::new(needed);
+    let scratch = MemStack::new(&mut scratch);
+    self_adjoint_evd(dense.as_ref(), values, vectors, Par::Seq, scratch, Default::default())
+        .expect("a finite symmetric matrix has eigenvalues and eigenvectors");
 }
 
 /// The Cholesky factor (lower, row-major) of a symmetric positive definite matrix, or `None`.

@@ -1,0 +1,98 @@
+//! The `issfa` command: flags to checked settings to library calls; one file a command.
+
+#[macro_use]
+mod print;
+mod commands;
+mod options;
+mod progress;
+mod ranks;
+mod signals;
+mod words;
+
+use clap::{Parser, Subcommand};
+use issfa::Error;
+use options::Common;
+use std::process::ExitCode;
+
+/// Infinite structured sparse factor analysis: how many latent features made the data, what they look like, and
+/// which of them each observation uses.
+#[derive(Parser)]
+#[command(name = "issfa", version, arg_required_else_help = true, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(commands::demo::Options),
+    Simulate(commands::simulate::Options),
+    Fit(commands::fit::Options),
+    Resume(commands::resume::Options),
+    Plan(commands::plan::Options),
+    Summary(commands::summary::Options),
+    Transform(commands::transform::Options),
+    Evaluate(commands::evaluate::Options),
+    PriorSample(commands::prior_sample::Options),
+    Structure(commands::structure::Options),
+    Selftest(commands::selftest::Options),
+    Merge(commands::merge::Options),
+    Report(commands::report::Options),
+}
+
+/// How a command failed: by the library's account, or with an exit code of its own after it has said all.
+pub enum Failure {
+    Library(Error),
+    Exit(u8),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Library(error)
+    }
+}
+
+/// What a command returns.
+pub type Outcome = Result<(), Failure>;
+
+/// Reads the arguments, runs the command and says how it went.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Exit(code)) => ExitCode::from(code),
+        Err(Failure::Library(error)) => {
+            err!("error: {}", words::error(&error));
+            ExitCode::from(exit_code(&error))
+        }
+    }
+}
+
+fn exit_code(error: &Error) -> u8 {
+    if error.is_wrong_use() { 2 } else { 1 }
+}
+
+fn run(cli: Cli) -> Outcome {
+    let common = cli.common;
+    common.start_threads()?;
+    if !matches!(cli.command, Command::Fit(_) | Command::Resume(_)) {
+        ranks::alone()?;
+    }
+    match cli.command {
+        Command::Demo(options) => commands::demo::run(options, &common),
+        Command::Simulate(options) => commands::simulate::run(options, &common),
+        Command::Fit(options) => ranks::together(&common, |job, common| commands::fit::run(options, job, common)),
+        Command::Plan(options) => commands::plan::run(options, &common),
+        Command::Resume(options) => ranks::together(&common, |job, common| commands::resume::run(options, job, common)),
+        Command::Summary(options) => commands::summary::run(options),
+        Command::Transform(options) => commands::transform::run(options, &common),
+        Command::Evaluate(options) => commands::evaluate::run(options),
+        Command::PriorSample(options) => commands::prior_sample::run(options, &common),
+        Command::Structure(options) => commands::structure::run(options, &common),
+        Command::Selftest(options) => commands::selftest::run(options),
+        Command::Merge(options) => commands::merge::run(options, &common),
+        Command::Report(options) => commands::report::run(options, &common),
+    }
+}
