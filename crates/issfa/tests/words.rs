@@ -35,7 +35,7 @@ fn code(text: &str) -> String {
 fn flags_and_commands(code: &str) -> Vec<String> {
     let word = |text: &str| text.chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect::<String>();
     let flags = code.match_indices("--").map(|(at, _)| word(&code[at..]));
-    let flags = flags.filter(|flag| flag.trim_start_matches('-') != "");
+    let flags = flags.filter(|flag| !flag.trim_start_matches('-').is_empty());
     let commands = code.match_indices("issfa ").map(|(at, name)| word(&code[at + name.len()..]));
     let commands = commands.filter(|command| COMMANDS.contains(&command.as_str()));
     flags.chain(commands.map(|command| format!("issfa {command}"))).collect()
