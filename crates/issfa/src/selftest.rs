@@ -159,7 +159,7 @@ fn statistics(model: &Model<f64>, state: &State<f64>) -> [f64; STATISTICS.len()]
         explained += mean.iter().map(|x| x * x).sum::<f64>();
         let observed = model.data.row(row);
         for (column, mean) in
-            model.at_columns(mean).iter().enumerate().filter(|(column, _)| model.is_seen(row, *column))
+            model.domain.at_columns(mean).iter().enumerate().filter(|(column, _)| model.domain.is_seen(row, *column))
         {
             residual += (observed[column] - mean).powi(2);
         }

@@ -183,7 +183,7 @@ fn measure<R: Real>(checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<M
     let mut chain = Chain::new(crate::chain::init::k_means(&prepared.model, 15, 0, 1), 0);
     let first = chain.step(&prepared.model, &schedule)?;
     let (mut kernels, mut fastest, mut n_features, mut proposals) = (BTreeMap::new(), BTreeMap::new(), 0.0, 0.0);
-    if prepared.model.window.is_some() {
+    if !prepared.model.domain.is_whole() {
         // The first sweep's features are drawn jointly, as they are every so many sweeps.
         let joint = first.steps.iter().find(|step| step.kernel == Kernel::Features).map_or(0.0, |step| step.seconds);
         kernels.insert(Kernel::Features.name(), joint / prepared.model.joint_every as f64);
@@ -208,7 +208,7 @@ fn measure<R: Real>(checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<M
         density: chain.state.loadings.n_active() as f64 / (n_rows * k) as f64,
         proposals: proposals / SWEEPS as f64,
         n_theta: prepared.model.spectrum.n_parameters(),
-        is_partial: prepared.model.window.is_some(),
+        is_partial: !prepared.model.domain.is_whole(),
         has_holes: prepared.record.n_missing_cells > 0,
     })
 }

@@ -114,16 +114,16 @@ impl<R: Real> Prepared<R> {
         let needed = memory_needed(&observations, observations.n_rows(), R::BYTES, settings, comm.size());
         memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), needed)?;
         let (preprocessing, findings) = fit_preprocessing(&observations, centering, settings.scale, comm.as_ref())?;
-        let Loaded { data, window } =
+        let Loaded { data, domain } =
             training_rows(&observations, &structure, &preprocessing, settings.spill.as_deref(), comm.as_ref())?;
         let spectrum = Spectrum::new(&structure, &checked.curve);
         let priors = checked.priors(&spectrum, preprocessing.factor, findings.n_cells)?;
         let one_by_one = settings.sweep.kernels.contains(&Kernel::FeaturesOneByOne);
-        if window.is_some() && one_by_one {
+        if !domain.is_whole() && one_by_one {
             let problem = "draws features from whole rows only; leave out this kernel, or --mask and --missing impute";
             return Err(Error::setting("kernels", Kernel::FeaturesOneByOne.name(), problem));
         }
-        let mut model = Model::with(data, window, spectrum, priors, comm.clone());
+        let mut model = Model::with(data, domain, spectrum, priors, comm.clone());
         model.max_features = settings.max_features.unwrap_or(usize::MAX);
         model.birth_rounds = settings.sweep.birth_rounds;
         model.row_sweeps = settings.sweep.row_sweeps;

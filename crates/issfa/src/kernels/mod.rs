@@ -19,7 +19,7 @@ pub mod weight_precisions;
 use crate::model::{Model, State};
 use crate::numeric::linalg::Real;
 use crate::rng::Streams;
-use crate::spectral::{Projections, project};
+use crate::spectral::Projections;
 
 /// Where in a chain a kernel runs.
 #[derive(Clone, Copy, Debug)]
@@ -123,11 +123,7 @@ impl Kernel {
 
 /// Makes the projections valid for the state as it is, where they are not.
 fn refresh<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>) {
-    let (norms, comm) = (&model.row_norms, model.comm.as_ref());
-    *projections = match &model.window {
-        None => project(&model.data, norms, &state.loadings, &mut state.features, comm),
-        Some(window) => window.project(&model.data, norms, &state.loadings, &state.features, comm),
-    };
+    *projections = model.domain.project(&model.pass(&state.loadings), &mut state.features);
 }
 
 /// Number and sum of each feature's active weights, and the sum of `(weight - centre_k)^2`.

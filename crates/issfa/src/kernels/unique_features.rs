@@ -10,7 +10,7 @@ use crate::numeric::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::rng::Purpose;
-use crate::spectral::{FeatureSpectra, Projections, SpectralData, TILE, Window};
+use crate::spectral::{Domain, FeatureSpectra, Projections, SpectralData, TILE, Window};
 use crate::spectral::{residuals_at_columns, sum_over_tiles};
 use pulp::{Simd, WithSimd};
 use std::collections::BTreeMap;
@@ -55,7 +55,10 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     let precisions = model.spectrum.precisions(&state.theta());
     let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
     let mut info = Info::default();
-    let mut images = model.window.as_ref().map(|window| Images::new(model, window, state, projections));
+    let mut images = match &model.domain {
+        Domain::Modes => None,
+        Domain::Cells(window) => Some(Images::new(model, window, state, projections)),
+    };
     for round in 0..model.birth_rounds {
         let mut candidates = propose(model, state, turn, round);
         info.proposed += candidates.len() as u32;
@@ -160,8 +163,8 @@ fn complete<R: Real>(
     candidates.iter_mut().enumerate().for_each(|(place, candidate)| candidate.place = place);
     let rows: Vec<usize> = candidates.iter().map(|candidate| candidate.row).collect();
     let stream_of = |row: usize| turn.streams.stream(Purpose::MissingRows, round, row as u64);
-    let columns = (images.columns.as_ref(), &images.places(state)[..]);
-    let seen = residuals_at_columns(&model.data, &rows, &state.loadings, columns, model.comm.as_ref());
+    let pass = model.pass(&state.loadings);
+    let seen = residuals_at_columns(&pass, &rows, &images.columns, &images.places(state));
     images.window.complete_residuals(&rows, &seen, state.noise_variance, stream_of)
 }
 
