@@ -154,9 +154,13 @@ impl Half<'_> {
                         continue;
                     }
                     let own = projections.own_gram(row).map(|gram| prepared_with(&terms, gram));
-                    let features = own.as_ref().unwrap_or(&features);
-                    let (with_data, gram) = (projections.row(row), projections.gram_of(row));
-                    scratch.update_row(entries, with_data, gram, features, &order, &mut stream);
+                    let given = RowGiven {
+                        with_data: projections.row(row),
+                        gram: projections.gram_of(row),
+                        features: own.as_ref().unwrap_or(&features),
+                        order: &order,
+                    };
+                    scratch.update_row(entries, &given, &mut stream);
                 }
             };
             share(chunks, RowScratch::default, work);
@@ -234,6 +238,17 @@ fn feature_terms<R: Real>(
     (0..k).map(&mut prepare).collect()
 }
 
+/// What the update of one row depends on.
+#[derive(Clone, Copy)]
+struct RowGiven<'a> {
+    /// Inner products of the row with the features, and of the features with each other.
+    with_data: &'a [f64],
+    gram: &'a [f64],
+    features: &'a [Prepared],
+    /// The order in which features are visited.
+    order: &'a [usize],
+}
+
 /// One row, dense, while it is updated.
 #[derive(Default)]
 struct RowScratch {
@@ -244,15 +259,8 @@ struct RowScratch {
 }
 
 impl RowScratch {
-    fn update_row(
-        &mut self,
-        entries: &mut Vec<Entry>,
-        with_data: &[f64],
-        gram: &[f64],
-        features: &[Prepared],
-        order: &[usize],
-        stream: &mut impl rand::Rng,
-    ) {
+    fn update_row(&mut self, entries: &mut Vec<Entry>, given: &RowGiven, stream: &mut impl rand::Rng) {
+        let RowGiven { with_data, gram, features, order } = *given;
         self.load(entries, gram, features.len());
         for &feature in order {
             let terms = &features[feature];
@@ -321,7 +329,8 @@ pub fn sample_new_row(
     let (mut scratch, mut entries) = (RowScratch::default(), Vec::new());
     for sweep in 0..n_sweeps {
         order.shuffle(stream);
-        scratch.update_row(&mut entries, with_data, gram, &features, &order, stream);
+        let given = RowGiven { with_data, gram, features: &features, order: &order };
+        scratch.update_row(&mut entries, &given, stream);
         visit(sweep, &entries);
     }
 }

@@ -4,7 +4,7 @@
 //! `Y S'` and `S S'` into fixed-point sums and the explicit residual `Y - W S` into its slot.
 
 use super::products::{Packed, ROWS};
-use super::sums::{Factors, FixedSums, Units, bounding_exponent, exponent_holds};
+use super::sums::{Exponents, Factors, FixedSums, bounding_exponent, exponent_holds};
 use super::tile_work::{AddStatistic, Columns, DrawOneByOne, DrawRotated, ProjectRows, RowEntries};
 use super::{FeatureSpectra, Projections, SpectralData};
 use crate::comm::Comm;
@@ -198,7 +198,8 @@ impl<R: Real> Visit<'_, R> {
     ) -> (Projections<R>, Vec<f64>) {
         let (n_rows, k, n_tiles) =
             (self.pass.data.n_rows(), spectra.n_features(), self.pass.data.tiles().owned().len());
-        let (data_factors, gram_factors) = (Units { rows, cols }.factors(), Units { rows: cols, cols }.factors());
+        let (data_factors, gram_factors) =
+            (Exponents { rows, cols }.factors(), Exponents { rows: cols, cols }.factors());
         let mut slots = vec![0.0; n_tiles * (k + 1)];
         let places = spectra.tiles_mut().zip(slots.chunks_mut(k + 1));
         let places = places.map(|((tile, features), slots)| Place { tile, features, slots });
