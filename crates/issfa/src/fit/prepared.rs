@@ -18,7 +18,7 @@ use crate::run::codec::{put_preprocessing, take_preprocessing};
 use crate::run::folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Run};
 use crate::run::inputs;
 use crate::run::settings::{ChainStream, Checked, FORMAT, Init, Record, Settings};
-use crate::run::trace::Units;
+use crate::run::trace::UserUnits;
 use crate::spectral::load::{Loaded, training_rows};
 use crate::structure::{Shelf, Spectrum, Structure};
 use crate::summary::Results;
@@ -180,8 +180,8 @@ impl<R: Real> Prepared<R> {
     }
 
     /// The factors between the sampler's units and the user's.
-    pub fn units(&self) -> Units {
-        Units { data_scale: self.preprocessing.factor, degree: self.model.spectrum.degree() }
+    pub fn units(&self) -> UserUnits {
+        UserUnits { data_scale: self.preprocessing.factor, degree: self.model.spectrum.degree() }
     }
 
     /// What the results of a chain are about.
