@@ -188,7 +188,7 @@ fn prior_samples_are_drawn_and_shown() {
 }
 
 #[test]
-fn selftest_passes_and_its_wrong_kernel_fails() {
+fn selftest_passes_and_its_control_fails() {
     let text = Bench::empty().ok("selftest --seconds 3");
     assert!(text.contains("whole sweep") && text.contains("fails, as it must"), "{text}");
 }

@@ -10,9 +10,7 @@ use issfa::model::{Loadings, Model, State, simulate};
 use issfa::numeric::linalg::{Real, symmetric_eigen};
 use issfa::rng::{Purpose, Stream, Streams};
 use issfa::selftest::threshold;
-use issfa::spectral::{
-    FeatureConditional, FeatureSpectra, Projections, Scan, SpectralData, TILE, draw_features, project,
-};
+use issfa::spectral::{FeatureConditional, FeatureSpectra, OneByOne, Pass, Projections, SpectralData, TILE};
 use issfa::spectral::{squared_row_norms, sum_over_tiles};
 use rayon::ThreadPoolBuilder;
 
@@ -24,6 +22,17 @@ struct Case<R> {
     features: FeatureSpectra<R>,
     precisions: Vec<f64>,
     noise_variance: f64,
+}
+
+/// What a pass reads of a case, while the features are free to change.
+macro_rules! pass {
+    ($case:expr) => {
+        Pass { data: &$case.data, row_norms: &$case.row_norms, loadings: &$case.loadings, comm: &Solo }
+    };
+}
+
+fn streams_of(sweep: u64) -> Streams {
+    Streams { seed: 3, chain: 0, sweep }
 }
 
 impl<R: Real> Case<R> {
@@ -44,22 +53,19 @@ impl<R: Real> Case<R> {
 
     fn draw(&mut self, sweep: u64) -> Projections<R> {
         let rotation = symmetric_eigen(&self.loadings.gram(), self.loadings.n_features());
-        self.draw_with(Scan::Joint(&rotation), sweep)
+        let (noise_variance, precisions) = (self.noise_variance, &self.precisions[..]);
+        let conditional = FeatureConditional { rotation: &rotation, noise_variance, precisions };
+        pass!(self).draw(&conditional, &streams_of(sweep), &mut self.features)
     }
 
-    fn draw_with(&mut self, scan: Scan, sweep: u64) -> Projections<R> {
-        let streams = Streams { seed: 3, chain: 0, sweep };
-        let conditional = FeatureConditional {
-            scan,
-            noise_variance: self.noise_variance,
-            precisions: &self.precisions,
-            streams: &streams,
-        };
-        draw_features(&self.data, &self.row_norms, &self.loadings, &conditional, &mut self.features, &Solo)
+    fn draw_one_by_one(&mut self, order: &[usize], sweep: u64) -> Projections<R> {
+        let (noise_variance, precisions) = (self.noise_variance, &self.precisions[..]);
+        let conditional = OneByOne { gram: &self.loadings.gram(), order, noise_variance, precisions };
+        pass!(self).draw_one_by_one(&conditional, &streams_of(sweep), &mut self.features)
     }
 
     fn project(&mut self) -> Projections<R> {
-        project(&self.data, &self.row_norms, &self.loadings, &mut self.features, &Solo)
+        pass!(self).project(&mut self.features)
     }
 
     /// Compares everything in `projections` with loops over the stored numbers.
@@ -107,8 +113,7 @@ fn one_by_one_equals_its_slow_twin() {
         let mut expected = spectra(&case.features);
         for (tile, first) in (0..n_modes).step_by(TILE).enumerate() {
             let width = TILE.min(n_modes - first);
-            let streams = Streams { seed: 3, chain: 0, sweep: SWEEP };
-            let normals = normals(k * width, &mut streams.stream(Purpose::Features, 0, tile as u64));
+            let normals = normals(k * width, &mut streams_of(SWEEP).stream(Purpose::Features, 0, tile as u64));
             for &feature in &order {
                 for mode in first..first + width {
                     let (mut precision, mut pull) = (case.precisions[mode], 0.0);
@@ -125,8 +130,7 @@ fn one_by_one_equals_its_slow_twin() {
                 }
             }
         }
-        let gram = case.loadings.gram();
-        let projections = case.draw_with(Scan::OneByOne { gram: &gram, order: &order }, SWEEP);
+        let projections = case.draw_one_by_one(&order, SWEEP);
         case.check(&projections, 1e-9, "one by one");
         for (found, expected) in spectra(&case.features).iter().zip(&expected) {
             found.iter().zip(expected).for_each(|(x, y)| assert_close(*x, *y, 1e-10, 10.0, "one by one"));

@@ -233,7 +233,7 @@ fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>) -> (f64, Size) {
     let size = Size {
         n_rows,
         n_columns: prepared.model.data.n_modes(),
-        n_grid: prepared.model.window.is_some().then_some(GRID[0] * GRID[1]),
+        n_grid: (!prepared.model.domain.is_whole()).then_some(GRID[0] * GRID[1]),
         has_holes: prepared.about.record.n_missing_cells > 0,
         joint_every: prepared.model.joint_every,
         n_features: (k as f64 / SWEEPS as f64).round() as usize,

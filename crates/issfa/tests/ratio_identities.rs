@@ -13,7 +13,7 @@ use issfa::model::{Entry, GammaPrior, InverseGammaPrior, Model, NormalPrior, Sta
 use issfa::numeric::lanes::filled_up;
 use issfa::numeric::linalg::symmetric_eigen;
 use issfa::rng::{Stream, Streams};
-use issfa::spectral::{FeatureSpectra, Projections, Tiles, mode_energies, project};
+use issfa::spectral::{FeatureSpectra, Projections, Tiles, mode_energies};
 use issfa::structure::Direction;
 
 const N_ROWS: usize = 5;
@@ -62,7 +62,7 @@ fn active_weights(state: &State<f64>, feature: usize) -> Vec<f64> {
 }
 
 fn fresh_projections(model: &Model<f64>, state: &State<f64>) -> Projections<f64> {
-    project(&model.data, &model.row_norms, &state.loadings, &mut state.features.clone(), &Solo)
+    model.pass(&state.loadings).project(&mut state.features.clone())
 }
 
 #[test]

@@ -21,7 +21,7 @@ const FALSE_ALARMS: f64 = 1e-3;
 pub fn run(options: Options) -> Outcome {
     let tiny = Tiny::default();
     let mut subjects = Subject::shipped();
-    subjects.push(Subject::PrintedRepulsion);
+    subjects.push(Subject::MistakenPrior);
     let n_tests = subjects.len() * selftest::STATISTICS.len();
     let threshold = selftest::threshold(n_tests, FALSE_ALARMS);
     out!(
@@ -40,7 +40,7 @@ pub fn run(options: Options) -> Outcome {
         let repeats = ((share / per_repeat) as u64).clamp(2000, 100_000_000);
         let report = selftest::run(&tiny, subject, options.seed, repeats);
         let (statistic, z) = report.worst();
-        let wrong_on_purpose = *subject == Subject::PrintedRepulsion;
+        let wrong_on_purpose = *subject == Subject::MistakenPrior;
         let ok = (z.abs() > threshold) == wrong_on_purpose;
         passed &= ok;
         let verdict = match (ok, wrong_on_purpose) {

@@ -3,7 +3,7 @@
 use crate::model::{Entry, Loadings, Model, State};
 use crate::numeric::linalg::Real;
 use crate::rng::{Purpose, Streams};
-use crate::spectral::{FeatureSpectra, project, weighted_rows};
+use crate::spectral::{FeatureSpectra, weighted_rows};
 use rand::RngExt;
 
 const LLOYD_STEPS: usize = 10;
@@ -63,7 +63,7 @@ fn assign<R: Real>(model: &Model<R>, centres: &FeatureSpectra<R>) -> (Vec<Vec<us
     let k = centres.n_features();
     let mut centres = centres.clone();
     let nothing = Loadings::empty(model.data.n_rows());
-    let projections = project(&model.data, &model.row_norms, &nothing, &mut centres, model.comm.as_ref());
+    let projections = model.pass(&nothing).project(&mut centres);
     let mut clusters = vec![Vec::new(); k];
     let mut distances = Vec::with_capacity(model.data.n_rows());
     for row in 0..model.data.n_rows() {
@@ -81,10 +81,7 @@ fn from_clusters<R: Real>(model: &Model<R>, clusters: Vec<Vec<usize>>) -> State<
     let mut state = State::empty(n_rows, model.spectrum.n_modes(), model.spectrum.n_parameters());
     let mean_square = model.row_norms.iter().map(|norm| norm * norm).sum::<f64>() / model.n_cells();
     state.noise_variance = if mean_square > 0.0 { mean_square } else { 1.0 };
-    state.features = match &model.window {
-        None => centroids(model, &clusters),
-        Some(window) => window.spectra_of_columns(&centroids(model, &clusters).everywhere(model.comm.as_ref())),
-    };
+    state.features = model.domain.spectra_of_columns(centroids(model, &clusters), model.comm.as_ref());
     let mut rows = vec![Vec::new(); n_rows];
     let tau = match model.priors.weight_mean {
         crate::model::WeightMeanPrior::Fixed(value) => value,

@@ -179,15 +179,15 @@ fn visible_products(prepared: &[f64], features: &[f64], gram: &[f64], k: usize) 
 }
 
 fn add_pca_errors<R: Real>(training: &Observations, fitted: &Fitted, rows: &mut [Row]) -> Result<()> {
-    let Loaded { data, window, .. } =
+    let Loaded { data, domain, .. } =
         training_rows::<R>(training, &fitted.structure, &fitted.preprocessing, None, &Solo)?;
     let components = pca::components(&data, MOST_COMPONENTS).spectra;
     let (d, n_sites) = (components.n_features(), fitted.mask.n_columns());
     let mut images = vec![0.0; d * n_sites];
     share(images.chunks_exact_mut(n_sites).enumerate(), Vec::new, |scratch, (component, image)| {
         image.copy_from_slice(&components.feature(component));
-        // Data in a window are given by site already.
-        if window.is_none() {
+        // Otherwise the data are given by site already.
+        if domain.is_whole() {
             fitted.structure.apply(Direction::ToSites, image, scratch);
         }
     });

@@ -116,46 +116,13 @@ fn plan_in<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Want
     }
     let most = (SLICE_CELLS / n_sites).clamp(8, n_given.max(8)).min(n_given).min(n_rows);
     let slices = [measure::<R>(rows, checked, shelf, most.div_ceil(2))?, measure::<R>(rows, checked, shelf, most)?];
-    let chains = f64::from(settings.chains);
-    let needs = |&n_features: &usize| {
-        let seconds_per_sweep = kernel_seconds(&slices, n_rows, n_features).values().sum();
-        Needs {
-            n_features,
-            seconds_per_sweep,
-            total_seconds: chains * settings.sweeps as f64 * seconds_per_sweep,
-            disk_bytes: disk_needed(checked, n_rows, [n_sites, structure.n_sites()], n_features, R::BYTES),
-        }
-    };
-    let on_ranks = |(n_ranks, n_features): (usize, usize)| {
-        let size = Size {
-            n_rows,
-            n_columns: n_sites,
-            n_grid: slices[1].is_partial.then_some(structure.n_sites()),
-            has_holes: slices[1].has_holes,
-            joint_every: settings.sweep.joint_every,
-            n_features,
-            active_per_row: slices[1].density * n_features as f64,
-            proposals: slices[1].proposals,
-            row_sweeps: settings.sweep.row_sweeps,
-            birth_rounds: settings.sweep.birth_rounds,
-            n_theta: slices[1].n_theta,
-            bytes: R::BYTES,
-        };
-        let (messages, kernels) = (cost::messages(&size, n_ranks), kernel_seconds(&slices, n_rows, n_features));
-        let seconds_of_work = cost::seconds_of_work(&kernels, &size, n_ranks);
-        let seconds_to_send = wanted.network.map_or(0.0, |network| cost::seconds_to_send(&messages, n_ranks, &network));
-        OnRanks {
-            n_ranks,
-            n_features,
-            memory_bytes: memory_on(n_ranks),
-            bytes_per_sweep: cost::bytes_per_rank(&messages) as u64,
-            seconds_of_work,
-            seconds_to_send,
-            seconds_per_sweep: seconds_of_work + seconds_to_send,
-        }
-    };
+    let planned = Planned { checked, n_rows, n_sites, n_grid: structure.n_sites(), bytes: R::BYTES, slices };
     let cases = wanted.ranks.iter().flat_map(|&ranks| FEATURES.map(|n_features| (ranks, n_features)));
+    let on_ranks = |(n_ranks, n_features): (usize, usize)| {
+        planned.on_ranks(n_ranks, n_features, memory_on(n_ranks), wanted.network)
+    };
     let by_ranks = cases.map(on_ranks).collect();
+    let slices = &planned.slices;
     Ok(Plan {
         by_ranks,
         n_rows,
@@ -170,8 +137,68 @@ fn plan_in<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Want
         slice_rows: [slices[0].n_rows, slices[1].n_rows],
         slice_features: slices[1].n_features.round() as usize,
         load_seconds: slices[1].load_seconds * n_rows as f64 / slices[1].n_rows as f64,
-        by_features: FEATURES.iter().map(needs).collect(),
+        by_features: FEATURES.iter().map(|&n_features| planned.needs(n_features)).collect(),
     })
+}
+
+/// A fit and what two slices of it have shown.
+struct Planned<'a> {
+    checked: &'a Checked,
+    n_rows: usize,
+    /// Sites that take part, and those of the grid.
+    n_sites: usize,
+    n_grid: usize,
+    /// Of a number.
+    bytes: usize,
+    slices: [Measured; 2],
+}
+
+impl Planned<'_> {
+    fn needs(&self, n_features: usize) -> Needs {
+        let settings = &self.checked.settings;
+        let seconds_per_sweep = kernel_seconds(&self.slices, self.n_rows, n_features).values().sum();
+        Needs {
+            n_features,
+            seconds_per_sweep,
+            total_seconds: f64::from(settings.chains) * settings.sweeps as f64 * seconds_per_sweep,
+            disk_bytes: disk_needed(self.checked, self.n_rows, [self.n_sites, self.n_grid], n_features, self.bytes),
+        }
+    }
+
+    fn on_ranks(&self, n_ranks: usize, n_features: usize, memory_bytes: u64, network: Option<Network>) -> OnRanks {
+        let size = self.size(n_features);
+        let messages = cost::messages(&size, n_ranks);
+        let kernels = kernel_seconds(&self.slices, self.n_rows, n_features);
+        let seconds_of_work = cost::seconds_of_work(&kernels, &size, n_ranks);
+        let seconds_to_send = network.map_or(0.0, |network| cost::seconds_to_send(&messages, n_ranks, &network));
+        OnRanks {
+            n_ranks,
+            n_features,
+            memory_bytes,
+            bytes_per_sweep: cost::bytes_per_rank(&messages) as u64,
+            seconds_of_work,
+            seconds_to_send,
+            seconds_per_sweep: seconds_of_work + seconds_to_send,
+        }
+    }
+
+    fn size(&self, n_features: usize) -> Size {
+        let (sweep, larger) = (&self.checked.settings.sweep, &self.slices[1]);
+        Size {
+            n_rows: self.n_rows,
+            n_columns: self.n_sites,
+            n_grid: larger.is_partial.then_some(self.n_grid),
+            has_holes: larger.has_holes,
+            joint_every: sweep.joint_every,
+            n_features,
+            active_per_row: larger.density * n_features as f64,
+            proposals: larger.proposals,
+            row_sweeps: sweep.row_sweeps,
+            birth_rounds: sweep.birth_rounds,
+            n_theta: larger.n_theta,
+            bytes: self.bytes,
+        }
+    }
 }
 
 /// Loads the first rows, starts a chain as the fit would, and times two sweeps after a first one.
@@ -189,7 +216,7 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
     let mut chain = Chain::new(crate::chain::init::k_means(&prepared.model, 15, 0, 1), 0);
     let first = chain.step(&prepared.model, &schedule)?;
     let (mut kernels, mut fastest, mut n_features, mut proposals) = (BTreeMap::new(), BTreeMap::new(), 0.0, 0.0);
-    if prepared.model.window.is_some() {
+    if !prepared.model.domain.is_whole() {
         // The first sweep's features are drawn jointly, as they are every so many sweeps.
         let joint = first.steps.iter().find(|step| step.kernel == Kernel::Features).map_or(0.0, |step| step.seconds);
         kernels.insert(Kernel::Features.name(), joint / prepared.model.joint_every as f64);
@@ -214,7 +241,7 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
         density: chain.state.loadings.n_active() as f64 / (n_rows * k) as f64,
         proposals: proposals / SWEEPS as f64,
         n_theta: prepared.model.spectrum.n_parameters(),
-        is_partial: prepared.model.window.is_some(),
+        is_partial: !prepared.model.domain.is_whole(),
         has_holes: prepared.about.record.n_missing_cells > 0,
     })
 }

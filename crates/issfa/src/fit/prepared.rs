@@ -19,7 +19,7 @@ use crate::run::folder::Run;
 use crate::run::inputs;
 use crate::run::record::{ChainStream, InputRecord, Record, Recorded};
 use crate::run::settings::{Checked, FORMAT, Init, Settings};
-use crate::run::trace::Units;
+use crate::run::trace::UserUnits;
 use crate::spectral::load::{Loaded, training_rows};
 use crate::structure::{Shelf, Spectrum, Structure};
 use crate::summary::{Fitted, Results};
@@ -171,11 +171,11 @@ impl<R: Real> Prepared<R> {
         memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), memory)?;
         let centering = settings.center.unwrap_or_default();
         let (preprocessing, findings) = fit_preprocessing(&observations, centering, settings.scale, comm.as_ref())?;
-        let Loaded { data, window, row_means } =
+        let Loaded { data, domain, row_means } =
             training_rows(&observations, &structure, &preprocessing, settings.spill.as_deref(), comm.as_ref())?;
         let spectrum = Spectrum::new(&structure, &checked.curve);
         let priors = checked.priors(&spectrum, preprocessing.factor, findings.n_cells)?;
-        let mut model = Model::with(data, window, spectrum, priors, comm.clone());
+        let mut model = Model::with(data, domain, spectrum, priors, comm.clone());
         set_up(&mut model, settings)?;
         let is_full = observations.mask().is_full();
         let record = Record {
@@ -224,8 +224,8 @@ impl<R: Real> Prepared<R> {
     }
 
     /// The factors between the sampler's units and the user's.
-    pub fn units(&self) -> Units {
-        Units { data_scale: self.about.preprocessing.factor, degree: self.model.spectrum.degree() }
+    pub fn units(&self) -> UserUnits {
+        UserUnits { data_scale: self.about.preprocessing.factor, degree: self.model.spectrum.degree() }
     }
 
     /// Where a chain starts.
@@ -355,7 +355,7 @@ fn open_rows(rows: &Rows, checked: &mut Checked, keep_first: Option<usize>) -> R
 /// Gives a model what the settings say about its sweeps.
 fn set_up<R: Real>(model: &mut Model<R>, settings: &Settings) -> Result<()> {
     let one_by_one = settings.sweep.kernels.contains(&Kernel::FeaturesOneByOne);
-    if model.window.is_some() && one_by_one {
+    if !model.domain.is_whole() && one_by_one {
         let (mask, impute) = (setting("mask"), setting("missing").to("impute"));
         let problem = format!("draws features from whole rows only; leave out this kernel, or {mask} and {impute}");
         return Err(Error::setting("kernels", Kernel::FeaturesOneByOne.name(), problem));

@@ -140,9 +140,7 @@ pub(super) fn broadcast_state<R: Real>(comm: &dyn Comm, known: Option<(u64, Stat
 
 /// The part of a whole state that belongs where the data are. Under a mask every rank has all features.
 pub(super) fn own_part<R: Real>(model: &Model<R>, mut state: State<R>) -> State<R> {
-    if model.window.is_none() {
-        state.features = state.features.part(model.data.tiles());
-    }
+    state.features = model.domain.own_part(state.features, model.data.tiles());
     state
 }
 

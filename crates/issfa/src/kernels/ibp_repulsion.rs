@@ -10,16 +10,8 @@ use statrs::function::gamma::ln_gamma;
 const STEPS: u32 = 3;
 const SD: f64 = 0.5;
 
-/// Which acceptance ratio to use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ratio {
-    /// With `K ln(beta*/beta)`, which P(Z) demands.
-    Complete,
-    /// As printed in the paper, without it: wrong, kept so that the invariance test can show that it bites.
-    AsPrinted,
-}
-
-/// The log ratio of a proposal symmetric in `ln beta`; `counts` are the rows that use each feature.
+/// The log ratio of a proposal symmetric in `ln beta`; `counts` are the rows that use each feature. The paper prints it
+/// without its first term, which P(Z) demands.
 pub fn ln_ratio(prior: GammaPrior, strength: f64, counts: &[usize], n_rows: usize, from: f64, to: f64) -> f64 {
     let (k, n) = (counts.len() as f64, n_rows as f64);
     let columns: f64 = counts.iter().map(|&m| ln_gamma(n - m as f64 + to) - ln_gamma(n - m as f64 + from)).sum();
@@ -32,23 +24,19 @@ pub fn ln_ratio(prior: GammaPrior, strength: f64, counts: &[usize], n_rows: usiz
         + prior.rate * (from - to)
 }
 
+/// A few steps of the walk.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, turn: &Turn) -> Info {
-    update_with(model, state, turn, Ratio::Complete)
+    let (prior, strength, n_rows) = (model.priors.ibp_repulsion, state.ibp_strength, state.loadings.n_rows());
+    walk(state, turn, |counts, from, to| ln_ratio(prior, strength, counts, n_rows, from, to))
 }
 
-/// The update with a choice of ratio, for the tests.
-pub fn update_with<R: Real>(model: &Model<R>, state: &mut State<R>, turn: &Turn, ratio: Ratio) -> Info {
+/// The walk with a log ratio given as a function of the counts and of where the step leads from and to.
+pub(crate) fn walk<R: Real>(state: &mut State<R>, turn: &Turn, ln_ratio: impl Fn(&[usize], f64, f64) -> f64) -> Info {
     let mut stream = turn.streams.stream(Purpose::IbpRepulsion, 0, 0);
     let mut info = Info { proposed: STEPS, ..Info::default() };
-    let counts = state.loadings.counts();
     for _ in 0..STEPS {
         let (from, to) = (state.ibp_repulsion, state.ibp_repulsion * (SD * normal(&mut stream)).exp());
-        let prior = model.priors.ibp_repulsion;
-        let mut ln = ln_ratio(prior, state.ibp_strength, counts, state.loadings.n_rows(), from, to);
-        if ratio == Ratio::AsPrinted {
-            ln -= counts.len() as f64 * (to / from).ln();
-        }
-        if metropolis::accept(ln, &mut stream) {
+        if metropolis::accept(ln_ratio(state.loadings.counts(), from, to), &mut stream) {
             state.ibp_repulsion = to;
             info.accepted += 1;
         }

@@ -1,4 +1,4 @@
-//! The kernels: each leaves the posterior unchanged, sees neither files nor clocks, and knows no other kernel.
+//! The kernels: after burn-in each leaves the posterior unchanged. They see neither files nor clocks nor each other.
 //!
 //! A new kernel is one new file with an `update`, one arm in [`Kernel`], a purpose in [`crate::rng::Purpose`], and
 //! its ratio identity and invariance test.
@@ -19,7 +19,7 @@ pub mod weight_precisions;
 use crate::model::{Model, State};
 use crate::numeric::linalg::Real;
 use crate::rng::Streams;
-use crate::spectral::{Projections, project};
+use crate::spectral::Projections;
 
 /// Where in a chain a kernel runs.
 #[derive(Clone, Copy, Debug)]
@@ -28,10 +28,16 @@ pub struct Turn {
     pub phase: Phase,
 }
 
-/// Before or after burn-in; only the treatment of theta without any feature differs.
+/// Before or after burn-in.
+///
+/// During burn-in rows are updated more often, births are proposed at a least rate, theta stays where it is while there
+/// are no features, and `tidy_up` does its work: what leads to a good start sooner. After it every kernel leaves the
+/// posterior unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
+    /// What is drawn is thrown away.
     BurnIn,
+    /// What is drawn may be kept.
     Sampling,
 }
 
@@ -123,11 +129,7 @@ impl Kernel {
 
 /// Makes the projections valid for the state as it is, where they are not.
 fn refresh<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>) {
-    let (norms, comm) = (&model.row_norms, model.comm.as_ref());
-    *projections = match &model.window {
-        None => project(&model.data, norms, &state.loadings, &mut state.features, comm),
-        Some(window) => window.project(&model.data, norms, &state.loadings, &state.features, comm),
-    };
+    *projections = model.domain.project(&model.pass(&state.loadings), &mut state.features);
 }
 
 /// Number and sum of each feature's active weights, and the sum of `(weight - centre_k)^2`.

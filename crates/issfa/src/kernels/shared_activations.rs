@@ -11,7 +11,7 @@ use crate::model::{Entry, Model, NormalPrior, State};
 use crate::numeric::bytes::Element;
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
-use crate::rng::{Purpose, Streams};
+use crate::rng::{Purpose, Stream, Streams};
 use crate::spectral::Projections;
 use rand::RngExt;
 use rand::seq::SliceRandom;
@@ -23,15 +23,6 @@ const ROW_CHUNK: usize = 32;
 
 /// Row sweeps during burn-in, at least: they are cheap beside the pass, and features sort themselves out sooner.
 const BURN_IN_ROW_SWEEPS: u32 = 3;
-
-/// The order in which a row visits the features.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scan {
-    /// A fresh random permutation each time: the only exact choice.
-    Random,
-    /// Birth order: biased, kept so that the invariance test can show that it bites.
-    Storage,
-}
 
 /// What does not depend on the row in the update of one feature \[M4\].
 #[derive(Clone, Copy, Debug)]
@@ -90,17 +81,19 @@ impl Prepared {
     }
 }
 
+/// All rows, as often as the model says; during burn-in at least [`BURN_IN_ROW_SWEEPS`] times.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn) -> Info {
-    update_with(model, state, projections, turn, Scan::Random)
+    update_in_order(model, state, projections, turn, |order, stream| order.shuffle(stream))
 }
 
-/// The update with a choice of scan, for the tests.
-pub fn update_with<R: Real>(
+/// The update with features visited in the order that `arrange` makes of their places: exact if it is a fresh random
+/// one.
+pub(crate) fn update_in_order<R: Real>(
     model: &Model<R>,
     state: &mut State<R>,
     projections: &mut Projections<R>,
     turn: &Turn,
-    scan: Scan,
+    arrange: impl Fn(&mut [usize], &mut Stream),
 ) -> Info {
     if !projections.features_are_fresh() {
         refresh(model, state, projections);
@@ -117,53 +110,65 @@ pub fn update_with<R: Real>(
         shuffled[..n_rows / 2].iter().for_each(|&row| in_first[row] = true);
         for half in 0..2 {
             let changing: Vec<bool> = in_first.iter().map(|&first| first == (half == 0)).collect();
-            let part = 2 * row_sweep + half;
-            update_half(model.comm.as_ref(), state, projections, &turn.streams, part, &changing, scan);
+            let half = Half { streams: &turn.streams, part: 2 * row_sweep + half, changing: &changing };
+            half.update(model.comm.as_ref(), state, projections, &arrange);
         }
     }
     projections.loadings_changed();
     Info::default()
 }
 
-fn update_half<R: Real>(
-    comm: &dyn Comm,
-    state: &mut State<R>,
-    projections: &Projections<R>,
-    streams: &Streams,
+/// The rows that change while the others stand still.
+struct Half<'a> {
+    streams: &'a Streams,
+    /// Numbers the streams of this half within the sweep.
     part: u32,
-    changing: &[bool],
-    scan: Scan,
-) {
-    let mut stream = streams.stream(Purpose::RowSplit, part, 1);
-    let terms = feature_terms(state, projections, changing, &mut stream);
-    let features: Vec<Prepared> = terms.iter().map(Prepared::new).collect();
-    let mut order: Vec<usize> = (0..features.len()).collect();
-    if scan == Scan::Random {
-        order.shuffle(&mut stream);
-    }
-    state.loadings.edit_rows(|rows| {
-        let own = own_chunks(rows.len(), comm);
-        let here = own.start * ROW_CHUNK..(own.end * ROW_CHUNK).min(rows.len());
-        let chunks = rows[here.clone()].chunks_mut(ROW_CHUNK).enumerate();
-        let chunks = chunks.map(|(at, rows)| (own.start + at, rows));
-        let work = |scratch: &mut RowScratch, (chunk, rows): (usize, &mut [Vec<Entry>])| {
-            let mut stream = streams.stream(Purpose::SharedActivations, part, chunk as u64);
-            for (offset, entries) in rows.iter_mut().enumerate() {
-                let row = chunk * ROW_CHUNK + offset;
-                if !changing[row] {
-                    continue;
+    /// By row.
+    changing: &'a [bool],
+}
+
+impl Half<'_> {
+    fn update<R: Real>(
+        &self,
+        comm: &dyn Comm,
+        state: &mut State<R>,
+        projections: &Projections<R>,
+        arrange: impl Fn(&mut [usize], &mut Stream),
+    ) {
+        let Half { streams, part, changing } = *self;
+        let mut stream = streams.stream(Purpose::RowSplit, part, 1);
+        let terms = feature_terms(state, projections, changing, &mut stream);
+        let features: Vec<Prepared> = terms.iter().map(Prepared::new).collect();
+        let mut order: Vec<usize> = (0..features.len()).collect();
+        arrange(&mut order, &mut stream);
+        state.loadings.edit_rows(|rows| {
+            let own = own_chunks(rows.len(), comm);
+            let here = own.start * ROW_CHUNK..(own.end * ROW_CHUNK).min(rows.len());
+            let chunks = rows[here.clone()].chunks_mut(ROW_CHUNK).enumerate();
+            let chunks = chunks.map(|(at, rows)| (own.start + at, rows));
+            let work = |scratch: &mut RowScratch, (chunk, rows): (usize, &mut [Vec<Entry>])| {
+                let mut stream = streams.stream(Purpose::SharedActivations, part, chunk as u64);
+                for (offset, entries) in rows.iter_mut().enumerate() {
+                    let row = chunk * ROW_CHUNK + offset;
+                    if !changing[row] {
+                        continue;
+                    }
+                    let own = projections.own_gram(row).map(|gram| prepared_with(&terms, gram));
+                    let given = RowGiven {
+                        with_data: projections.row(row),
+                        gram: projections.gram_of(row),
+                        features: own.as_ref().unwrap_or(&features),
+                        order: &order,
+                    };
+                    scratch.update_row(entries, &given, &mut stream);
                 }
-                let own = projections.own_gram(row).map(|gram| prepared_with(&terms, gram));
-                let features = own.as_ref().unwrap_or(&features);
-                let (with_data, gram) = (projections.row(row), projections.gram_of(row));
-                scratch.update_row(entries, with_data, gram, features, &order, &mut stream);
+            };
+            share(chunks, RowScratch::default, work);
+            if comm.size() > 1 {
+                hand_round(comm, rows, here, changing);
             }
-        };
-        share(chunks, RowScratch::default, work);
-        if comm.size() > 1 {
-            hand_round(comm, rows, here, changing);
-        }
-    });
+        });
+    }
 }
 
 /// The chunks of rows that fall to this rank.
@@ -233,6 +238,17 @@ fn feature_terms<R: Real>(
     (0..k).map(&mut prepare).collect()
 }
 
+/// What the update of one row depends on.
+#[derive(Clone, Copy)]
+struct RowGiven<'a> {
+    /// Inner products of the row with the features, and of the features with each other.
+    with_data: &'a [f64],
+    gram: &'a [f64],
+    features: &'a [Prepared],
+    /// The order in which features are visited.
+    order: &'a [usize],
+}
+
 /// One row, dense, while it is updated.
 #[derive(Default)]
 struct RowScratch {
@@ -243,15 +259,8 @@ struct RowScratch {
 }
 
 impl RowScratch {
-    fn update_row(
-        &mut self,
-        entries: &mut Vec<Entry>,
-        with_data: &[f64],
-        gram: &[f64],
-        features: &[Prepared],
-        order: &[usize],
-        stream: &mut impl rand::Rng,
-    ) {
+    fn update_row(&mut self, entries: &mut Vec<Entry>, given: &RowGiven, stream: &mut impl rand::Rng) {
+        let RowGiven { with_data, gram, features, order } = *given;
         self.load(entries, gram, features.len());
         for &feature in order {
             let terms = &features[feature];
@@ -320,7 +329,8 @@ pub fn sample_new_row(
     let (mut scratch, mut entries) = (RowScratch::default(), Vec::new());
     for sweep in 0..n_sweeps {
         order.shuffle(stream);
-        scratch.update_row(&mut entries, with_data, gram, &features, &order, stream);
+        let given = RowGiven { with_data, gram, features: &features, order: &order };
+        scratch.update_row(&mut entries, &given, stream);
         visit(sweep, &entries);
     }
 }

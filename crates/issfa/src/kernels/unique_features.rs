@@ -5,12 +5,12 @@
 //! row's residual (spectra integrated out); on acceptance the spectra are drawn from their conditional.
 
 use super::{Info, Phase, Turn, metropolis};
-use crate::model::{Entry, Model, State, ibp, simulate};
+use crate::model::{Entry, Loadings, Model, State, ibp, simulate};
 use crate::numeric::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
-use crate::rng::Purpose;
-use crate::spectral::{FeatureSpectra, Projections, SpectralData, TILE, Window};
+use crate::rng::{Purpose, Stream};
+use crate::spectral::{Domain, FeatureSpectra, Projections, SpectralData, TILE, Window};
 use crate::spectral::{residuals_at_columns, sum_over_tiles};
 use pulp::{Simd, WithSimd};
 use std::collections::BTreeMap;
@@ -55,19 +55,23 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     let precisions = model.spectrum.precisions(&state.theta());
     let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
     let mut info = Info::default();
-    let mut images = model.window.as_ref().map(|window| Images::new(model, window, state, projections));
+    let mut images = match &model.domain {
+        Domain::Modes => None,
+        Domain::Cells(window) => Some(Images::new(model, window, state, projections)),
+    };
     for round in 0..model.birth_rounds {
-        let mut candidates = propose(model, state, turn, round);
+        let round = Round { turn, number: round };
+        let mut candidates = propose(model, state, round);
         info.proposed += candidates.len() as u32;
         // Where rows have cells that were not observed, these are drawn first, anew in each round.
-        let completed = images.as_ref().map(|images| complete(model, state, images, &mut candidates, turn, round));
+        let completed = images.as_ref().map(|images| complete(model, state, images, &mut candidates, round));
         let rows = completed.as_ref().map_or(Rows::Data(&model.data), Rows::Residuals);
         let ratios = ln_ratios(model, rows, state, &candidates, &variances);
         let mut n_features = state.n_features();
         let mut ratios = ratios.iter();
         candidates.retain(|candidate| {
             let ln_ratio = *ratios.next().expect("one ratio a candidate");
-            let mut stream = turn.streams.stream(Purpose::UniqueProposals, round, 2 * candidate.row as u64 + 1);
+            let mut stream = round.stream(Purpose::UniqueProposals, 2 * candidate.row as u64 + 1);
             let accepted = metropolis::accept(ln_ratio, &mut stream);
             let after = n_features - candidate.old.len() + candidate.new.len();
             let keep = accepted && (after <= model.max_features || after <= n_features);
@@ -81,10 +85,25 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
             continue;
         }
         projections.features_changed();
-        apply(rows, state, &candidates, &precisions, turn, round, &mut info);
+        let (births, deaths) = apply(rows, state, &candidates, &precisions, round);
+        info.births += births;
+        info.deaths += deaths;
         images.iter_mut().for_each(|images| images.add_newborns(state));
     }
     info
+}
+
+/// One round of proposals, with streams of its own.
+#[derive(Clone, Copy)]
+struct Round<'a> {
+    turn: &'a Turn,
+    number: u32,
+}
+
+impl Round<'_> {
+    fn stream(self, purpose: Purpose, index: u64) -> Stream {
+        self.turn.streams.stream(purpose, self.number, index)
+    }
 }
 
 /// The features at the columns of a window, by their ids: births and deaths leave those of the others as they are.
@@ -119,13 +138,13 @@ impl<R: Real> Images<'_, R> {
 }
 
 /// Proposals from the prior for every row; rows that have nothing unique and get nothing cost one uniform number.
-fn propose<R: Real>(model: &Model<R>, state: &State<R>, turn: &Turn, round: u32) -> Vec<Candidate> {
+fn propose<R: Real>(model: &Model<R>, state: &State<R>, round: Round) -> Vec<Candidate> {
     let n_rows = state.loadings.n_rows();
     let mut rate = ibp::unique_rate(n_rows, state.ibp_strength, state.ibp_repulsion);
-    if turn.phase == Phase::BurnIn {
+    if round.turn.phase == Phase::BurnIn {
         rate = rate.max((BURN_IN_PROPOSALS / n_rows as f64).min(BURN_IN_RATE));
     }
-    let mut counts = turn.streams.stream(Purpose::UniqueCounts, round, 0);
+    let mut counts = round.stream(Purpose::UniqueCounts, 0);
     let mut candidates = Vec::new();
     for row in 0..n_rows {
         let n_new = ibp::draw_poisson(rate, &mut counts);
@@ -134,7 +153,7 @@ fn propose<R: Real>(model: &Model<R>, state: &State<R>, turn: &Turn, round: u32)
         if n_new == 0 && unique().next().is_none() {
             continue;
         }
-        let mut stream = turn.streams.stream(Purpose::UniqueProposals, round, 2 * row as u64);
+        let mut stream = round.stream(Purpose::UniqueProposals, 2 * row as u64);
         let new: Vec<Newborn> = (0..n_new).map(|_| newborn(model, &mut stream)).collect();
         candidates.push(Candidate {
             row,
@@ -154,14 +173,13 @@ fn complete<R: Real>(
     state: &State<R>,
     images: &Images<R>,
     candidates: &mut [Candidate],
-    turn: &Turn,
-    round: u32,
+    round: Round,
 ) -> SpectralData<R> {
     candidates.iter_mut().enumerate().for_each(|(place, candidate)| candidate.place = place);
     let rows: Vec<usize> = candidates.iter().map(|candidate| candidate.row).collect();
-    let stream_of = |row: usize| turn.streams.stream(Purpose::MissingRows, round, row as u64);
-    let columns = (images.columns.as_ref(), &images.places(state)[..]);
-    let seen = residuals_at_columns(&model.data, &rows, &state.loadings, columns, model.comm.as_ref());
+    let stream_of = |row: usize| round.stream(Purpose::MissingRows, row as u64);
+    let pass = model.pass(&state.loadings);
+    let seen = residuals_at_columns(&pass, &rows, &images.columns, &images.places(state));
     images.window.complete_residuals(&rows, &seen, state.noise_variance, stream_of)
 }
 
@@ -232,16 +250,14 @@ pub fn ln_evidence(residual: &Tileful, energy: f64, variances: &Tileful, noise_v
     0.5 * (gain * per_noise - sum_of_ln(&x))
 }
 
-/// Replaces the unique features of accepted candidates, in row order.
+/// Replaces the unique features of accepted candidates, in row order. Returns how many were born and how many died.
 fn apply<R: Real>(
     rows: Rows<R>,
     state: &mut State<R>,
     accepted: &[Candidate],
     precisions: &[f64],
-    turn: &Turn,
-    round: u32,
-    info: &mut Info,
-) {
+    round: Round,
+) -> (u32, u32) {
     // Spectra first, into places at the end, while the shared features still stand where they stood.
     let n_before = state.n_features();
     let n_born = accepted.iter().map(|candidate| candidate.new.len()).sum();
@@ -257,7 +273,7 @@ fn apply<R: Real>(
             let n_new = candidate.new.len();
             let place = &mut born[first * modes.len()..(first + n_new) * modes.len()];
             let index = (candidate.row * tiles.len() + tile) as u64;
-            let mut stream = turn.streams.stream(Purpose::UniqueSpectra, round, index);
+            let mut stream = round.stream(Purpose::UniqueSpectra, index);
             draw_spectra(candidate, residual, &precisions[modes.clone()], state.noise_variance, place, &mut stream);
             first += n_new;
         }
@@ -277,15 +293,14 @@ fn apply<R: Real>(
     }
     dead.sort_unstable();
     state.remove_features(&dead);
-    info.births += n_born as u32;
-    info.deaths += dead.len() as u32;
+    (n_born as u32, dead.len() as u32)
 }
 
 /// The row's residual at the modes of one tile, without its unique features; `features` are those of the tile.
 #[inline(always)]
 fn shared_residual<R: Real>(
     rows: Rows<R>,
-    loadings: &crate::model::Loadings,
+    loadings: &Loadings,
     candidate: &Candidate,
     tile: usize,
     features: &[R],

@@ -29,8 +29,8 @@ pub fn ln_likelihood<R: Real>(model: &Model<R>, state: &State<R>) -> f64 {
     let row = |t: usize| {
         let mean = simulate::noiseless_row(state, t);
         let observed = model.data.row(t);
-        let mean = model.at_columns(mean);
-        let seen = (0..observed.len()).filter(|&column| model.is_seen(t, column));
+        let mean = model.domain.at_columns(mean);
+        let seen = (0..observed.len()).filter(|&column| model.domain.is_seen(t, column));
         seen.map(|column| ln_normal_density(observed[column] - mean[column], noise)).sum::<f64>()
     };
     (0..model.data.n_rows()).map(row).sum()

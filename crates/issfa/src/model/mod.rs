@@ -12,7 +12,7 @@ pub use state::State;
 
 use crate::comm::{Comm, Solo};
 use crate::numeric::linalg::Real;
-use crate::spectral::{FeatureSpectra, SpectralData, Window, squared_row_norms};
+use crate::spectral::{Domain, Pass, SpectralData, Window, squared_row_norms};
 use crate::structure::Spectrum;
 use std::sync::Arc;
 
@@ -29,10 +29,10 @@ pub enum ThetaStep {
 
 /// Everything that stays fixed while a chain runs.
 pub struct Model<R> {
-    /// Rows x modes; or rows x the columns of the window.
+    /// Rows x columns.
     pub data: SpectralData<R>,
-    /// Which cells the data hold, where that is not all of them.
-    pub window: Option<Window>,
+    /// What the columns are, and which cells were observed.
+    pub domain: Domain,
     /// Norms of the rows of the data.
     pub row_norms: Vec<f64>,
     pub spectrum: Spectrum,
@@ -53,19 +53,19 @@ impl<R: Real> Model<R> {
     /// A model with default sampler settings, in one process.
     pub fn new(data: SpectralData<R>, spectrum: Spectrum, priors: Priors) -> Model<R> {
         assert_eq!(data.n_modes(), spectrum.n_modes(), "data and structure have the same modes");
-        Model::with(data, None, spectrum, priors, Arc::new(Solo))
+        Model::with(data, Domain::Modes, spectrum, priors, Arc::new(Solo))
     }
 
     /// A model of data that hold some cells of the grid only.
     pub fn in_window(data: SpectralData<R>, window: Window, spectrum: Spectrum, priors: Priors) -> Model<R> {
         assert_eq!(data.n_modes(), window.sites().len(), "a column for each site of the window");
-        Model::with(data, Some(window), spectrum, priors, Arc::new(Solo))
+        Model::with(data, Domain::Cells(window), spectrum, priors, Arc::new(Solo))
     }
 
     /// A model of whole rows or of some cells, of data that ranks share between them.
     pub fn with(
         data: SpectralData<R>,
-        window: Option<Window>,
+        domain: Domain,
         spectrum: Spectrum,
         priors: Priors,
         comm: Arc<dyn Comm>,
@@ -74,7 +74,7 @@ impl<R: Real> Model<R> {
         let row_norms = squared_row_norms(&data, comm.as_ref()).iter().map(|x| x.sqrt()).collect();
         Model {
             data,
-            window,
+            domain,
             row_norms,
             spectrum,
             priors,
@@ -87,27 +87,13 @@ impl<R: Real> Model<R> {
         }
     }
 
-    /// A spectrum as the data's columns show it: itself, or its image within the window.
-    pub fn at_columns(&self, spectrum: Vec<f64>) -> Vec<f64> {
-        match &self.window {
-            None => spectrum,
-            Some(window) => {
-                let one = FeatureSpectra::<f64>::from_rows(spectrum.len(), std::iter::once(spectrum.as_slice()));
-                window.at_columns(&one, &Solo).feature(0)
-            }
-        }
-    }
-
-    /// Whether a cell was observed.
-    pub fn is_seen(&self, row: usize, column: usize) -> bool {
-        self.window.as_ref().is_none_or(|window| !window.holes(row).contains(&(column as u32)))
+    /// What a pass over the data reads, given the loadings.
+    pub fn pass<'a>(&'a self, loadings: &'a Loadings) -> Pass<'a, R> {
+        Pass { data: &self.data, row_norms: &self.row_norms, loadings, comm: self.comm.as_ref() }
     }
 
     /// The number of cells that inform the noise.
     pub fn n_cells(&self) -> f64 {
-        match &self.window {
-            None => self.data.n_rows() as f64 * self.data.n_modes() as f64,
-            Some(window) => window.n_cells(),
-        }
+        self.domain.n_cells(&self.data)
     }
 }

@@ -9,7 +9,7 @@ use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Streams};
 use crate::spectral::load::Loaded;
-use crate::spectral::{FeatureSpectra, Projections, Window, project, squared_row_norms};
+use crate::spectral::{FeatureSpectra, Pass, Projections, squared_row_norms};
 
 /// How many updates a row gets, and how many of the first are left out of the means.
 #[derive(Clone, Copy, Debug)]
@@ -77,10 +77,8 @@ fn project_rows<R: Real>(rows: &Loaded<R>, features: &FeatureSpectra<R>) -> Proj
     let data = &rows.data;
     let norms: Vec<f64> = squared_row_norms(data, &Solo).iter().map(|x| x.sqrt()).collect();
     let nothing = Loadings::empty(data.n_rows());
-    match &rows.window {
-        None => project(data, &norms, &nothing, &mut features.clone(), &Solo),
-        Some(window) => window.project(data, &norms, &nothing, features, &Solo),
-    }
+    let pass = Pass { data, row_norms: &norms, loadings: &nothing, comm: &Solo };
+    rows.domain.project(&pass, &mut features.clone())
 }
 
 /// Means of new rows, all in parallel; `first_row` numbers their random streams.
@@ -135,8 +133,7 @@ pub fn mean_squared_residual<R: Real>(
         let quadratic: f64 = (0..k).map(|i| w[i] * (0..k).map(|j| c[i * k + j] * w[j]).sum::<f64>()).sum();
         squares[row] - 2.0 * linear + quadratic
     };
-    let n_cells = heldout.window.as_ref().map_or((data.n_rows() * data.n_modes()) as f64, Window::n_cells);
-    rows.iter().enumerate().map(residual).sum::<f64>() / n_cells
+    rows.iter().enumerate().map(residual).sum::<f64>() / heldout.n_cells()
 }
 
 #[cfg(test)]
@@ -145,7 +142,7 @@ mod tests {
     use crate::kernels::features::conditional_means;
     use crate::kernels::{Kernel, Phase, Turn};
     use crate::model::{Model, Priors, simulate};
-    use crate::spectral::Projections;
+    use crate::spectral::Domain;
     use crate::structure::{Curve, Spectrum, expression};
 
     /// One feature that 30 rows use, hidden in noise at 3000 modes; new rows use it with weight 2.
@@ -171,8 +168,11 @@ mod tests {
         state.noise_variance = 1.0;
         let data = simulate::data_given_state(&state, &mut stream);
         let new_state = State { loadings: weights(n_new, TRUE_WEIGHT), ..state.clone() };
-        let new_rows =
-            Loaded { data: simulate::data_given_state(&new_state, &mut stream), window: None, row_means: Vec::new() };
+        let new_rows = Loaded {
+            data: simulate::data_given_state(&new_state, &mut stream),
+            domain: Domain::Modes,
+            row_means: Vec::new(),
+        };
         let model = Model::new(data, spectrum, Priors::default_for(1));
         let streams = Streams { seed: 8, chain: 1, sweep: 1 };
         let turn = Turn { streams, phase: Phase::Sampling };

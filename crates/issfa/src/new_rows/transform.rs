@@ -14,8 +14,8 @@ use crate::run::draws::Draw;
 use crate::run::folder::MASK_IMAGE;
 use crate::run::inputs;
 use crate::run::settings::Precision;
-use crate::spectral::load::{Loaded, holes_of, lay_out, to_spectra};
-use crate::spectral::{FeatureSpectra, SpectralData, Tiles, Window};
+use crate::spectral::load::{Loaded, holes_of, lay_out, to_columns};
+use crate::spectral::{Domain, FeatureSpectra, SpectralData, Tiles};
 use crate::structure::Direction;
 use crate::summary::Fitted;
 use std::path::PathBuf;
@@ -276,16 +276,11 @@ impl Fitted {
     pub fn load<R: Real>(&self, rows: &mut [f64]) -> Loaded<R> {
         let n_columns = self.mask.n_columns();
         let holes: Vec<Vec<u32>> = rows.chunks_exact(n_columns).map(holes_of).collect();
-        let is_partial = !self.mask.is_full() || holes.iter().any(|holes| !holes.is_empty());
-        if is_partial {
-            rows.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.0);
-        } else {
-            to_spectra(rows, &self.structure, |_, _| {});
-        }
+        let domain = Domain::new(&self.structure, self.mask.sites(), holes);
+        to_columns(rows, n_columns, &domain, &self.structure, |_, _| {});
         let mut data = SpectralData::zeros(rows.len() / n_columns, Tiles::whole(n_columns));
         lay_out(rows, 0, &mut data);
-        let window = is_partial.then(|| Window::new(self.structure.clone(), self.mask.sites(), holes));
-        Loaded { data, window, row_means: Vec::new() }
+        Loaded { data, domain, row_means: Vec::new() }
     }
 
     fn add_draw<R: Real>(&self, draw: &Draw<R>, means: &[RowMeans], drop: &[u64], sums: &mut Sums) {

@@ -4,9 +4,9 @@
 //! samples: the spectrum is always that of the smaller Gram matrix.
 
 use super::smaller_gram;
-use crate::error::{Error, Result, Verb, action};
-use crate::numeric::files::write_atomically;
+use crate::error::Result;
 use crate::numeric::linalg::{Real, symmetric_eigenvalues};
+use crate::numeric::table::Format;
 use crate::spectral::SpectralData;
 use statrs::function::gamma::ln_gamma;
 use std::f64::consts::{LN_2, PI};
@@ -14,6 +14,8 @@ use std::path::Path;
 
 /// The file of a run that holds the curve.
 pub const FILE: &str = "eigenvalues.csv";
+
+const TABLE: Format = Format { separator: ',', remedy: "; remove the file, and `report` makes it anew" };
 
 /// Up to this many rows or sites (the fewer of the two) the curve takes a moment.
 const QUICK: usize = 1000;
@@ -60,12 +62,11 @@ impl EvidenceCurve {
 
     /// Writes `component,eigenvalue,ln_evidence`, the last empty where there is none.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        let mut text = String::from("component,eigenvalue,ln_evidence\n");
-        for (at, eigenvalue) in self.eigenvalues.iter().enumerate() {
+        let rows = self.eigenvalues.iter().enumerate().map(|(at, eigenvalue)| {
             let evidence = self.ln_evidence.get(at).map_or(String::new(), f64::to_string);
-            text.push_str(&format!("{},{eigenvalue},{evidence}\n", at + 1));
-        }
-        write_atomically(&folder.join(FILE), text.as_bytes())
+            vec![(at + 1).to_string(), eigenvalue.to_string(), evidence]
+        });
+        TABLE.write(&folder.join(FILE), &["component", "eigenvalue", "ln_evidence"], rows)
     }
 
     /// Reads the curve of a run, if it has one.
@@ -74,19 +75,10 @@ impl EvidenceCurve {
         if !path.is_file() {
             return Ok(None);
         }
-        let text = std::fs::read_to_string(&path).map_err(Error::read(&path))?;
         let mut curve = EvidenceCurve { eigenvalues: Vec::new(), ln_evidence: Vec::new() };
-        for (at, line) in text.lines().enumerate().skip(1) {
-            let wrong = || {
-                let problem = format!("line {} is not component,eigenvalue,ln_evidence; remove the file, and", at + 1);
-                Error::malformed(&path, format!("{problem} {} makes it anew", action(Verb::Report)))
-            };
-            let cells: Vec<&str> = line.split(',').collect();
-            let [_, eigenvalue, evidence] = cells[..] else { return Err(wrong()) };
-            curve.eigenvalues.push(eigenvalue.parse().map_err(|_| wrong())?);
-            if !evidence.is_empty() {
-                curve.ln_evidence.push(evidence.parse().map_err(|_| wrong())?);
-            }
+        for row in TABLE.read(&path)?.rows() {
+            curve.eigenvalues.push(row.get("eigenvalue")?);
+            curve.ln_evidence.extend(row.get_if_any::<f64>("ln_evidence")?);
         }
         Ok(Some(curve))
     }

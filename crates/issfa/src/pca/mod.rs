@@ -6,7 +6,7 @@ use crate::comm::Solo;
 use crate::model::Loadings;
 use crate::numeric::linalg::{Real, View, multiply, symmetric_eigen};
 use crate::numeric::workers::share;
-use crate::spectral::{FeatureSpectra, SpectralData, TILE, project, squared_row_norms, weighted_rows};
+use crate::spectral::{FeatureSpectra, Pass, SpectralData, TILE, squared_row_norms, weighted_rows};
 
 const BLOCK: usize = 256;
 
@@ -90,7 +90,8 @@ fn smaller_gram<R: Real>(data: &SpectralData<R>) -> Vec<f64> {
 pub fn scores<R: Real>(components: &Components<R>, data: &SpectralData<R>) -> Vec<f64> {
     let norms: Vec<f64> = squared_row_norms(data, &Solo).iter().map(|x| x.sqrt()).collect();
     let nothing = Loadings::empty(data.n_rows());
-    let projections = project(data, &norms, &nothing, &mut components.spectra.clone(), &Solo);
+    let pass = Pass { data, row_norms: &norms, loadings: &nothing, comm: &Solo };
+    let projections = pass.project(&mut components.spectra.clone());
     (0..data.n_rows()).flat_map(|row| projections.row(row).to_vec()).collect()
 }
 

@@ -6,20 +6,37 @@ use crate::kernels::Kernel;
 use crate::model::{Model, State};
 use crate::numeric::files::write_atomically;
 use crate::numeric::linalg::Real;
+use crate::numeric::table::{Format, Row};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+const TABLE: Format = Format { separator: ',', remedy: "" };
+
+/// The columns of a trace; between them stand those of theta.
+const BEFORE_THETA: [&str; 7] =
+    ["chain", "sweep", "seconds", "n_features", "n_shared", "n_activations", "noise_variance"];
+const AFTER_THETA: [&str; 8] = [
+    "ibp_strength",
+    "ibp_repulsion",
+    "ln_likelihood",
+    "theta_accepted",
+    "births",
+    "deaths",
+    "proposals",
+    "heldout_residual",
+];
+
 /// The factors between the sampler's units and the user's.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Units {
+pub struct UserUnits {
     /// Prepared data are raw data divided by this.
     pub data_scale: f64,
     /// The curve's degree in theta; without one theta is shown in the sampler's units.
     pub degree: Option<f64>,
 }
 
-impl Units {
+impl UserUnits {
     /// sigma^2 in the user's units.
     pub fn noise_variance(self, value: f64) -> f64 {
         value * self.data_scale.powi(2)
@@ -57,7 +74,7 @@ pub struct TraceRow {
 
 impl TraceRow {
     /// The row of a sweep just done.
-    pub fn new<R: Real>(model: &Model<R>, state: &State<R>, info: &SweepInfo, units: Units) -> TraceRow {
+    pub fn new<R: Real>(model: &Model<R>, state: &State<R>, info: &SweepInfo, units: UserUnits) -> TraceRow {
         let n_cells = model.n_cells();
         let noise = units.noise_variance(state.noise_variance);
         let fit = info.squared_residual / state.noise_variance;
@@ -82,61 +99,61 @@ impl TraceRow {
         }
     }
 
-    fn header(n_theta: usize) -> String {
-        let theta: String = (1..=n_theta).map(|p| format!("theta_{p},")).collect();
-        format!(
-            "chain,sweep,seconds,n_features,n_shared,n_activations,noise_variance,{theta}ibp_strength,ibp_repulsion,\
-             ln_likelihood,theta_accepted,births,deaths,proposals,heldout_residual\n"
-        )
+    fn columns(n_theta: usize) -> Vec<String> {
+        let theta: Vec<String> = (1..=n_theta).map(theta_column).collect();
+        let theta = theta.iter().map(String::as_str);
+        BEFORE_THETA.into_iter().chain(theta).chain(AFTER_THETA).map(str::to_string).collect()
     }
 
-    fn to_line(&self) -> String {
-        let theta: String = self.theta.iter().map(|t| format!("{t:?},")).collect();
-        format!(
-            "{},{},{:.6},{},{},{},{:?},{theta}{:?},{:?},{:?},{},{},{},{},{}\n",
-            self.chain,
-            self.sweep,
-            self.seconds,
-            self.n_features,
-            self.n_shared,
-            self.n_activations,
-            self.noise_variance,
-            self.ibp_strength,
-            self.ibp_repulsion,
-            self.ln_likelihood,
-            u8::from(self.theta_accepted),
-            self.births,
-            self.deaths,
-            self.proposals,
+    fn cells(&self) -> Vec<String> {
+        let head = [
+            self.chain.to_string(),
+            self.sweep.to_string(),
+            format!("{:.6}", self.seconds),
+            self.n_features.to_string(),
+            self.n_shared.to_string(),
+            self.n_activations.to_string(),
+            format!("{:?}", self.noise_variance),
+        ];
+        let theta = self.theta.iter().map(|t| format!("{t:?}"));
+        let tail = [
+            format!("{:?}", self.ibp_strength),
+            format!("{:?}", self.ibp_repulsion),
+            format!("{:?}", self.ln_likelihood),
+            u8::from(self.theta_accepted).to_string(),
+            self.births.to_string(),
+            self.deaths.to_string(),
+            self.proposals.to_string(),
             self.heldout_residual.map_or(String::new(), |x| format!("{x:?}")),
-        )
+        ];
+        head.into_iter().chain(theta).chain(tail).collect()
     }
 
-    fn from_line(line: &str, n_theta: usize) -> Option<TraceRow> {
-        let cells: Vec<&str> = line.split(',').collect();
-        let (head, tail) = (7, 7 + n_theta);
-        if cells.len() != tail + 8 {
-            return None;
-        }
-        Some(TraceRow {
-            chain: cells[0].parse().ok()?,
-            sweep: cells[1].parse().ok()?,
-            seconds: cells[2].parse().ok()?,
-            n_features: cells[3].parse().ok()?,
-            n_shared: cells[4].parse().ok()?,
-            n_activations: cells[5].parse().ok()?,
-            noise_variance: cells[6].parse().ok()?,
-            theta: cells[head..tail].iter().map(|cell| cell.parse().ok()).collect::<Option<_>>()?,
-            ibp_strength: cells[tail].parse().ok()?,
-            ibp_repulsion: cells[tail + 1].parse().ok()?,
-            ln_likelihood: cells[tail + 2].parse().ok()?,
-            theta_accepted: cells[tail + 3] == "1",
-            births: cells[tail + 4].parse().ok()?,
-            deaths: cells[tail + 5].parse().ok()?,
-            proposals: cells[tail + 6].parse().ok()?,
-            heldout_residual: cells[tail + 7].parse().ok(),
+    fn read(row: Row, n_theta: usize) -> Result<TraceRow> {
+        Ok(TraceRow {
+            chain: row.get("chain")?,
+            sweep: row.get("sweep")?,
+            seconds: row.get("seconds")?,
+            n_features: row.get("n_features")?,
+            n_shared: row.get("n_shared")?,
+            n_activations: row.get("n_activations")?,
+            noise_variance: row.get("noise_variance")?,
+            theta: (1..=n_theta).map(|p| row.get(&theta_column(p))).collect::<Result<_>>()?,
+            ibp_strength: row.get("ibp_strength")?,
+            ibp_repulsion: row.get("ibp_repulsion")?,
+            ln_likelihood: row.get("ln_likelihood")?,
+            theta_accepted: row.get::<u8>("theta_accepted")? == 1,
+            births: row.get("births")?,
+            deaths: row.get("deaths")?,
+            proposals: row.get("proposals")?,
+            heldout_residual: row.get_if_any("heldout_residual")?,
         })
     }
+}
+
+/// The name of the column of parameter `p`, from 1.
+fn theta_column(p: usize) -> String {
+    format!("theta_{p}")
 }
 
 /// Appends rows to `trace.csv`.
@@ -150,7 +167,7 @@ impl TraceWriter {
     pub fn create(path: &Path, n_theta: usize) -> Result<TraceWriter> {
         let file = File::create(path).map_err(Error::write(path))?;
         let mut writer = TraceWriter { path: path.to_path_buf(), file: BufWriter::new(file) };
-        writer.write(&TraceRow::header(n_theta))?;
+        writer.write(&TABLE.line(&TraceRow::columns(n_theta)))?;
         writer.flush()?;
         Ok(writer)
     }
@@ -173,7 +190,7 @@ impl TraceWriter {
     }
 
     pub fn push(&mut self, row: &TraceRow) -> Result<()> {
-        self.write(&row.to_line())
+        self.write(&TABLE.line(&row.cells()))
     }
 
     pub fn flush(&mut self) -> Result<()> {
@@ -188,14 +205,10 @@ impl TraceWriter {
 /// Reads a whole trace. A last line that was cut off is left out.
 pub fn read(path: &Path) -> Result<Vec<TraceRow>> {
     let text = std::fs::read_to_string(path).map_err(Error::read(path))?;
-    let header = text.lines().next().unwrap_or_default();
-    let n_theta = header.split(',').filter(|name| name.starts_with("theta_") && *name != "theta_accepted").count();
     let whole = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
-    let rows = whole.lines().enumerate().skip(1).map(|(at, line)| {
-        TraceRow::from_line(line, n_theta)
-            .ok_or_else(|| Error::malformed(path, format!("line {} is not a row of a trace", at + 1)))
-    });
-    rows.collect()
+    let table = TABLE.parse(path, whole)?;
+    let n_theta = (1..).take_while(|&p| table.has(&theta_column(p))).count();
+    table.rows().map(|row| TraceRow::read(row, n_theta)).collect()
 }
 
 /// Copies the rows up to and including `sweep` under the number of another chain.

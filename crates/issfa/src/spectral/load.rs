@@ -7,18 +7,27 @@ use crate::error::Result;
 use crate::numeric::bytes::Element;
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
-use crate::spectral::{SpectralData, TILE, Tiles, Window};
+use crate::spectral::{Domain, SpectralData, TILE, Tiles};
 use crate::structure::{Direction, Structure};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Rows ready for the sampler: as spectra, or by site with the window that says which cells they hold.
+/// Rows ready for the sampler.
 pub struct Loaded<R> {
+    /// Rows x columns.
     pub data: SpectralData<R>,
-    pub window: Option<Window>,
+    /// What the columns are.
+    pub domain: Domain,
     /// The mean that was taken off each row, where rows were centred; else empty. On every rank those of all rows.
     pub row_means: Vec<f64>,
+}
+
+impl<R: Real> Loaded<R> {
+    /// The number of cells that were observed.
+    pub fn n_cells(&self) -> f64 {
+        self.domain.n_cells(&self.data)
+    }
 }
 
 /// Loads the training rows, each centred by the means of its run, into memory or into a file in `spill`. Each rank reads its
@@ -32,7 +41,7 @@ pub fn training_rows<R: Real>(
 ) -> Result<Loaded<R>> {
     let (n_rows, n_columns) = (observations.n_rows(), observations.n_columns());
     let holes = find_holes(observations, comm)?;
-    let is_partial = !observations.mask().is_full() || holes.iter().any(|holes| !holes.is_empty());
+    let domain = Domain::new(structure, observations.mask().sites(), holes);
     let tiles = Tiles::shared(n_columns, comm);
     let mut data = match spill {
         None => SpectralData::zeros(n_rows, tiles),
@@ -45,18 +54,7 @@ pub fn training_rows<R: Real>(
         let prepare = |at: usize, row: &mut [f64]| {
             means.set(at, preprocessing.apply(row, covariates.row(first_row + at), MeansOf::Run(run)));
         };
-        if is_partial {
-            share(
-                values.chunks_exact_mut(n_columns).enumerate(),
-                || (),
-                |_, (at, row)| {
-                    prepare(at, row);
-                    row.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.0);
-                },
-            );
-        } else {
-            to_spectra(values, structure, prepare);
-        }
+        to_columns(values, n_columns, &domain, structure, prepare);
         row_means.extend(means.values());
         if tiles.is_shared() {
             hand_over(Some((first_row, values)), &mut data, comm);
@@ -67,9 +65,8 @@ pub fn training_rows<R: Real>(
     })?;
     // Other ranks may have more chunks than this one.
     while tiles.is_shared() && hand_over(None, &mut data, comm) {}
-    let window = is_partial.then(|| Window::new(structure.clone(), observations.mask().sites(), holes));
     let row_means = if preprocessing.centering.rows() { all_gather_values(comm, &row_means) } else { Vec::new() };
-    Ok(Loaded { data, window, row_means })
+    Ok(Loaded { data, domain, row_means })
 }
 
 /// Means of the rows of a chunk, set by the threads that prepare them.
@@ -135,12 +132,21 @@ pub fn holes_of(row: &[f64]) -> Vec<u32> {
     (0..row.len()).filter(|&column| row[column].is_nan()).map(|column| column as u32).collect()
 }
 
-/// Prepares and transforms every row of a block, in parallel; `prepare` gets the row's place in the block.
-pub fn to_spectra(values: &mut [f64], structure: &Structure, prepare: impl Fn(usize, &mut [f64]) + Sync) {
-    let rows = values.chunks_exact_mut(structure.n_sites()).enumerate();
-    share(rows, Vec::new, |scratch, (at, row)| {
+/// Prepares every row of a block, in parallel, and brings it into the form in which the domain keeps it: a spectrum, or
+/// values by site with 0 for what was not observed. `prepare` gets the row's place in the block.
+pub fn to_columns(
+    values: &mut [f64],
+    n_columns: usize,
+    domain: &Domain,
+    structure: &Structure,
+    prepare: impl Fn(usize, &mut [f64]) + Sync,
+) {
+    share(values.chunks_exact_mut(n_columns).enumerate(), Vec::new, |scratch, (at, row)| {
         prepare(at, row);
-        structure.apply(Direction::ToSpectrum, row, scratch);
+        match domain {
+            Domain::Modes => structure.apply(Direction::ToSpectrum, row, scratch),
+            Domain::Cells(_) => row.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.0),
+        }
     });
 }
 

@@ -4,10 +4,12 @@
 //! fixed-point integers; small ones have a slot a tile and are added in tile order. Neither depends on who worked
 //! on which tile.
 
+mod domain;
 pub mod load;
 pub mod loadings;
 mod pass;
 mod products;
+mod projections;
 mod statistics;
 mod storage;
 mod sums;
@@ -16,8 +18,10 @@ mod tiles;
 mod window;
 
 pub use crate::numeric::lanes::TILE;
+pub use domain::{Domain, FeatureDraw, Outside};
 pub use loadings::{Entry, Loadings};
-pub use pass::{FeatureConditional, Projections, Scan, draw_features, feature_means, project};
+pub use pass::{FeatureConditional, OneByOne, Pass};
+pub use projections::Projections;
 pub use statistics::{mode_energies, squared_row_norms, sum_over_tiles, weighted_rows};
 pub use tiles::{FeatureSpectra, SpectralData, Tiles};
-pub use window::{Outside, Window, WindowConditional, residuals_at_columns};
+pub use window::{Window, residuals_at_columns};

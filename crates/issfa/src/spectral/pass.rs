@@ -4,180 +4,104 @@
 //! `Y S'` and `S S'` into fixed-point sums and the explicit residual `Y - W S` into its slot.
 
 use super::products::{Packed, ROWS};
-use super::sums::{Factors, FixedSums, Units, bounding_exponent, exponent_holds};
+use super::sums::{Exponents, Factors, FixedSums, bounding_exponent, exponent_holds};
 use super::tile_work::{AddStatistic, Columns, DrawOneByOne, DrawRotated, ProjectRows, RowEntries};
-use super::{FeatureSpectra, SpectralData};
+use super::{FeatureSpectra, Projections, SpectralData};
 use crate::comm::Comm;
 use crate::numeric::linalg::{Eigen, Real, View, multiply};
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Streams};
-use crate::spectral::{Entry, Loadings};
+use crate::spectral::Loadings;
 use rand_distr::{Distribution, StandardNormal};
-use std::collections::BTreeMap;
-use std::sync::Arc;
 
-/// What the features depend on besides the data and the loadings \[M2\].
+/// What a pass reads.
+#[derive(Clone, Copy)]
+pub struct Pass<'a, R> {
+    /// Rows x columns (modes, or sites of a window).
+    pub data: &'a SpectralData<R>,
+    /// Norms of the rows of the data.
+    pub row_norms: &'a [f64],
+    /// The weights of the features in every row.
+    pub loadings: &'a Loadings,
+    /// Who holds the other tiles.
+    pub comm: &'a dyn Comm,
+}
+
+/// The features given everything else \[M2\], in the basis that diagonalises `W'W`.
+#[derive(Clone, Copy)]
 pub struct FeatureConditional<'a> {
-    pub scan: Scan<'a>,
+    /// Eigenvectors and eigenvalues of `W'W`.
+    pub rotation: &'a Eigen,
+    /// sigma^2.
     pub noise_variance: f64,
     /// `h_v`, one a mode.
     pub precisions: &'a [f64],
-    pub streams: &'a Streams,
 }
 
-/// Which features are drawn at a time.
+/// The features given everything else, one after the other \[M2\].
 #[derive(Clone, Copy)]
-pub enum Scan<'a> {
-    /// All of them, in the basis that diagonalises `W'W`.
-    Joint(&'a Eigen),
-    /// One after the other in `order`, given the rest; `gram` is `W'W`.
-    OneByOne { gram: &'a [f64], order: &'a [usize] },
+pub struct OneByOne<'a> {
+    /// `W'W`.
+    pub gram: &'a [f64],
+    /// The order in which features are drawn.
+    pub order: &'a [usize],
+    /// sigma^2.
+    pub noise_variance: f64,
+    /// `h_v`, one a mode.
+    pub precisions: &'a [f64],
 }
 
-/// `Y S'` and `S S'`: all that the rows need to know of the data. Stale once the features change.
-#[derive(Clone, Debug)]
-pub struct Projections<R> {
-    n_features: usize,
-    with_data: Vec<f64>,
-    gram: Vec<f64>,
-    /// The gram matrices of rows that have holes, by row.
-    own_grams: BTreeMap<usize, Arc<Vec<f64>>>,
-    /// Within a window: the features at its columns.
-    columns: Option<Arc<FeatureSpectra<R>>>,
-    squared_residual: f64,
-    features_fresh: bool,
-    residual_fresh: bool,
-}
-
-impl<R> Default for Projections<R> {
-    /// Of nothing yet: stale.
-    fn default() -> Self {
-        Projections {
-            n_features: 0,
-            with_data: Vec::new(),
-            gram: Vec::new(),
-            own_grams: BTreeMap::new(),
-            columns: None,
-            squared_residual: 0.0,
-            features_fresh: false,
-            residual_fresh: false,
-        }
-    }
-}
-
-impl<R> Projections<R> {
-    /// Inner products of one row of the data with every feature.
-    pub fn row(&self, row: usize) -> &[f64] {
-        assert!(self.features_fresh, "the projections are stale: a pass must come first");
-        &self.with_data[row * self.n_features..(row + 1) * self.n_features]
+impl<R: Real> Pass<'_, R> {
+    /// Projects the data onto features that are given at its columns. They stay as they are.
+    pub fn project(&self, columns: &mut FeatureSpectra<R>) -> Projections<R> {
+        self.visit(None, columns)
     }
 
-    /// Inner products of the features with each other, row-major.
-    pub fn gram(&self) -> &[f64] {
-        assert!(self.features_fresh, "the projections are stale: a pass must come first");
-        &self.gram
+    /// Draws all features, jointly, from data whose columns are modes, and projects the data onto them.
+    pub fn draw(
+        &self,
+        conditional: &FeatureConditional,
+        streams: &Streams,
+        spectra: &mut FeatureSpectra<R>,
+    ) -> Projections<R> {
+        let vectors = conditional.rotation.vectors.iter().map(|&x| R::from_f64(x)).collect();
+        self.visit(Some((Law::Joint { conditional, vectors }, streams)), spectra)
     }
 
-    /// [`Projections::gram`] over what was observed of one row.
-    pub fn gram_of(&self, row: usize) -> &[f64] {
-        self.own_gram(row).unwrap_or_else(|| self.gram())
+    /// [`Pass::draw`] feature by feature.
+    pub fn draw_one_by_one(
+        &self,
+        conditional: &OneByOne,
+        streams: &Streams,
+        spectra: &mut FeatureSpectra<R>,
+    ) -> Projections<R> {
+        self.visit(Some((Law::OneByOne(conditional), streams)), spectra)
     }
 
-    /// The gram matrix of a row that has holes.
-    pub fn own_gram(&self, row: usize) -> Option<&[f64]> {
-        assert!(self.features_fresh, "the projections are stale: a pass must come first");
-        self.own_grams.get(&row).map(|gram| gram.as_slice())
+    fn visit(&self, drawing: Option<(Law<R>, &Streams)>, spectra: &mut FeatureSpectra<R>) -> Projections<R> {
+        let drawing = drawing.map(|(law, streams)| Drawing { law, streams, columns: Columns::new(self.loadings) });
+        Visit { pass: *self, entries: RowEntries::new(self.loadings), drawing }.run(spectra)
     }
 
-    /// Gives a row a gram matrix of its own and takes the cells that it lacks out of the residual; `values` has the features
-    /// at each of them.
-    pub(super) fn leave_out(&mut self, row: usize, entries: &[Entry], values: &[Vec<f64>], gram: Arc<Vec<f64>>) {
-        for features in values {
-            // The data are 0 there, so that the residual holds what the features say.
-            let explained: f64 = entries.iter().map(|entry| entry.weight * features[entry.feature]).sum();
-            self.squared_residual -= explained * explained;
-        }
-        self.own_grams.insert(row, gram);
+    /// The mean of the features' conditional: what a draw scatters about.
+    pub fn means(&self, conditional: &FeatureConditional) -> FeatureSpectra<R> {
+        let (data, k, columns) = (self.data, self.loadings.n_features(), Columns::new(self.loadings));
+        let FeatureConditional { rotation, noise_variance, precisions } = *conditional;
+        let vectors: Vec<R> = rotation.vectors.iter().map(|&x| R::from_f64(x)).collect();
+        let mut means = FeatureSpectra::none(data.tiles());
+        means.grow(k);
+        let scratch = || (pulp::Arch::new(), Vec::new(), Vec::new());
+        share(means.tiles_mut(), scratch, |(arch, statistic, rotated), (tile, place)| {
+            let modes = data.tiles().modes(tile);
+            let width = modes.len();
+            statistic.resize(k * width, R::zero());
+            arch.dispatch(AddStatistic { rows: data.tile(tile), width, columns: &columns, statistic });
+            let joint =
+                Joint { vectors: &vectors, values: &rotation.values, noise_variance, precisions: &precisions[modes] };
+            joint.draw(*arch, statistic, rotated, &vec![0.0; k * width], place);
+        });
+        means
     }
-
-    /// The features at the columns of a window, where there is one and they are known.
-    pub fn columns(&self) -> Option<Arc<FeatureSpectra<R>>> {
-        self.columns.clone()
-    }
-
-    pub(super) fn set_columns(&mut self, columns: FeatureSpectra<R>) {
-        self.columns = Some(Arc::new(columns));
-    }
-
-    /// `|Y - W S|^2`.
-    pub fn squared_residual(&self) -> f64 {
-        assert!(self.residual_fresh, "the residual is stale: a pass must come first");
-        self.squared_residual
-    }
-
-    /// Whether [`Projections::row`] and [`Projections::gram`] may be read.
-    pub fn features_are_fresh(&self) -> bool {
-        self.features_fresh
-    }
-
-    /// Whether [`Projections::squared_residual`] may be read.
-    pub fn residual_is_fresh(&self) -> bool {
-        self.residual_fresh
-    }
-
-    /// To be called when the loadings changed.
-    pub fn loadings_changed(&mut self) {
-        self.residual_fresh = false;
-    }
-
-    /// To be called when features were born, died or were rescaled.
-    pub fn features_changed(&mut self) {
-        self.columns = None;
-        self.features_fresh = false;
-        self.residual_fresh = false;
-    }
-}
-
-/// Draws all features from their conditional \[M2\] and projects the data onto them.
-pub fn draw_features<R: Real>(
-    data: &SpectralData<R>,
-    row_norms: &[f64],
-    loadings: &Loadings,
-    conditional: &FeatureConditional,
-    spectra: &mut FeatureSpectra<R>,
-    comm: &dyn Comm,
-) -> Projections<R> {
-    let vectors = match conditional.scan {
-        Scan::Joint(rotation) => rotation.vectors.iter().map(|&x| R::from_f64(x)).collect(),
-        Scan::OneByOne { .. } => Vec::new(),
-    };
-    let drawing = Some(Drawing { conditional, vectors, columns: Columns::new(loadings) });
-    Pass { data, row_norms, entries: RowEntries::new(loadings), drawing, comm }.run(spectra)
-}
-
-/// The mean of the features' conditional \[M2\]: what a draw scatters about.
-pub fn feature_means<R: Real>(
-    data: &SpectralData<R>,
-    loadings: &Loadings,
-    rotation: &Eigen,
-    noise_variance: f64,
-    precisions: &[f64],
-) -> FeatureSpectra<R> {
-    let (k, columns) = (loadings.n_features(), Columns::new(loadings));
-    let vectors: Vec<R> = rotation.vectors.iter().map(|&x| R::from_f64(x)).collect();
-    let mut means = FeatureSpectra::none(data.tiles());
-    means.grow(k);
-    let scratch = || (pulp::Arch::new(), Vec::new(), Vec::new());
-    share(means.tiles_mut(), scratch, |(arch, statistic, rotated), (tile, place)| {
-        let modes = data.tiles().modes(tile);
-        let width = modes.len();
-        statistic.resize(k * width, R::zero());
-        arch.dispatch(AddStatistic { rows: data.tile(tile), width, columns: &columns, statistic });
-        let joint =
-            Joint { vectors: &vectors, values: &rotation.values, noise_variance, precisions: &precisions[modes] };
-        joint.draw(*arch, statistic, rotated, &vec![0.0; k * width], place);
-    });
-    means
 }
 
 /// The joint conditional at the modes of one tile.
@@ -202,30 +126,27 @@ impl<R: Real> Joint<'_, R> {
     }
 }
 
-/// Projects the data onto the features as they are.
-pub fn project<R: Real>(
-    data: &SpectralData<R>,
-    row_norms: &[f64],
-    loadings: &Loadings,
-    spectra: &mut FeatureSpectra<R>,
-    comm: &dyn Comm,
-) -> Projections<R> {
-    Pass { data, row_norms, entries: RowEntries::new(loadings), drawing: None, comm }.run(spectra)
-}
-
-struct Pass<'a, R> {
-    data: &'a SpectralData<R>,
-    row_norms: &'a [f64],
+/// A pass on its way.
+struct Visit<'a, R> {
+    pass: Pass<'a, R>,
     entries: RowEntries<R>,
     drawing: Option<Drawing<'a, R>>,
-    comm: &'a dyn Comm,
 }
 
-/// A draw with its rotation (of a joint one) and the loadings in the precision of the data.
+/// Where features are drawn from, with the loadings in the precision of the data.
 struct Drawing<'a, R> {
-    conditional: &'a FeatureConditional<'a>,
-    vectors: Vec<R>,
+    law: Law<'a, R>,
+    streams: &'a Streams,
     columns: Columns<R>,
+}
+
+enum Law<'a, R> {
+    /// With the eigenvectors in the precision of the data.
+    Joint {
+        conditional: &'a FeatureConditional<'a>,
+        vectors: Vec<R>,
+    },
+    OneByOne(&'a OneByOne<'a>),
 }
 
 /// The places of a tile: its features and its slots for the residual and the features' squared norms.
@@ -248,11 +169,11 @@ struct Scratch<R> {
     gram: FixedSums,
 }
 
-impl<R: Real> Pass<'_, R> {
+impl<R: Real> Visit<'_, R> {
     fn run(&self, spectra: &mut FeatureSpectra<R>) -> Projections<R> {
-        let rows: Vec<i32> = self.row_norms.iter().map(|&norm| bounding_exponent(norm)).collect();
+        let rows: Vec<i32> = self.pass.row_norms.iter().map(|&norm| bounding_exponent(norm)).collect();
         let mut exponents: Vec<i32> =
-            spectra.squared_norms(self.comm).iter().map(|norm| bounding_exponent(norm.sqrt())).collect();
+            spectra.squared_norms(self.pass.comm).iter().map(|norm| bounding_exponent(norm.sqrt())).collect();
         let mut drawing = self.drawing.as_ref();
         loop {
             let (projections, norms) = self.attempt(drawing, spectra, &rows, &exponents);
@@ -275,8 +196,10 @@ impl<R: Real> Pass<'_, R> {
         rows: &[i32],
         cols: &[i32],
     ) -> (Projections<R>, Vec<f64>) {
-        let (n_rows, k, n_tiles) = (self.data.n_rows(), spectra.n_features(), self.data.tiles().owned().len());
-        let (data_factors, gram_factors) = (Units { rows, cols }.factors(), Units { rows: cols, cols }.factors());
+        let (n_rows, k, n_tiles) =
+            (self.pass.data.n_rows(), spectra.n_features(), self.pass.data.tiles().owned().len());
+        let (data_factors, gram_factors) =
+            (Exponents { rows, cols }.factors(), Exponents { rows: cols, cols }.factors());
         let mut slots = vec![0.0; n_tiles * (k + 1)];
         let places = spectra.tiles_mut().zip(slots.chunks_mut(k + 1));
         let places = places.map(|((tile, features), slots)| Place { tile, features, slots });
@@ -297,21 +220,13 @@ impl<R: Real> Pass<'_, R> {
             with_data.merge(&other_data);
             gram.merge(&other_gram);
         }
-        if self.data.tiles().is_shared() {
-            self.comm.sum_integers(with_data.integers_mut());
-            self.comm.sum_integers(gram.integers_mut());
+        if self.pass.data.tiles().is_shared() {
+            self.pass.comm.sum_integers(with_data.integers_mut());
+            self.pass.comm.sum_integers(gram.integers_mut());
         }
         let totals = self.add_slots(slots, k + 1);
-        let projections = Projections {
-            n_features: k,
-            with_data: with_data.to_floats(&data_factors),
-            gram: gram.to_floats(&gram_factors),
-            own_grams: BTreeMap::new(),
-            columns: None,
-            squared_residual: totals[0],
-            features_fresh: true,
-            residual_fresh: true,
-        };
+        let (with_data, gram) = (with_data.to_floats(&data_factors), gram.to_floats(&gram_factors));
+        let projections = Projections::new(k, with_data, gram, totals[0]);
         (projections, totals[1..].iter().map(|x| x.sqrt()).collect())
     }
 
@@ -324,38 +239,39 @@ impl<R: Real> Pass<'_, R> {
             packed: Packed::default(),
             small_gram: vec![R::zero(); k * k],
             products: vec![R::zero(); ROWS * k],
-            with_data: FixedSums::zeros(self.data.n_rows(), k),
+            with_data: FixedSums::zeros(self.pass.data.n_rows(), k),
             gram: FixedSums::zeros(k, k),
         }
     }
 
     /// Slots of all tiles, added in tile order.
     fn add_slots(&self, slots: Vec<f64>, n_sums: usize) -> Vec<f64> {
-        let first = self.data.tiles().owned().start;
-        super::sum_over_tiles(self.data.tiles(), n_sums, self.comm, |tile, _, out| {
+        let first = self.pass.data.tiles().owned().start;
+        super::sum_over_tiles(self.pass.data.tiles(), n_sums, self.pass.comm, |tile, _, out| {
             out.copy_from_slice(&slots[(tile - first) * n_sums..(tile - first + 1) * n_sums]);
         })
     }
 
     /// The draw at the modes of one tile.
     fn draw_tile(&self, drawing: &Drawing<R>, place: &mut Place<R>, scratch: &mut Scratch<R>) {
-        let modes = self.data.tiles().modes(place.tile);
-        let (conditional, width) = (drawing.conditional, modes.len());
+        let modes = self.pass.data.tiles().modes(place.tile);
+        let width = modes.len();
         let k = place.features.len() / width;
         let Scratch { arch, statistic, rotated, normals, .. } = scratch;
         statistic.resize(k * width, R::zero());
-        let rows = self.data.tile(place.tile);
+        let rows = self.pass.data.tile(place.tile);
         arch.dispatch(AddStatistic { rows, width, columns: &drawing.columns, statistic });
-        let mut stream = conditional.streams.stream(Purpose::Features, 0, place.tile as u64);
+        let mut stream = drawing.streams.stream(Purpose::Features, 0, place.tile as u64);
         normals.clear();
         normals.extend((0..k * width).map(|_| -> f64 { StandardNormal.sample(&mut stream) }));
-        let (noise_variance, precisions) = (conditional.noise_variance, &conditional.precisions[modes]);
-        match conditional.scan {
-            Scan::Joint(rotation) => {
-                let joint = Joint { vectors: &drawing.vectors, values: &rotation.values, noise_variance, precisions };
+        match &drawing.law {
+            Law::Joint { conditional, vectors } => {
+                let FeatureConditional { rotation, noise_variance, precisions } = **conditional;
+                let joint = Joint { vectors, values: &rotation.values, noise_variance, precisions: &precisions[modes] };
                 joint.draw(*arch, statistic, rotated, normals, place.features);
             }
-            Scan::OneByOne { gram, order } => {
+            Law::OneByOne(OneByOne { gram, order, noise_variance, precisions }) => {
+                let (noise_variance, precisions) = (*noise_variance, &precisions[modes]);
                 let features = &mut *place.features;
                 arch.dispatch(DrawOneByOne { gram, order, noise_variance, precisions, statistic, normals, features });
             }
@@ -370,13 +286,13 @@ impl<R: Real> Pass<'_, R> {
         data_factors: &Factors,
         gram_factors: &Factors,
     ) {
-        let width = self.data.tiles().width(place.tile);
+        let width = self.pass.data.tiles().width(place.tile);
         let k = place.features.len() / width;
         let features = &*place.features;
         let Scratch { arch, packed, small_gram, products, with_data, gram, .. } = scratch;
         multiply(small_gram, View::new(features, k, width), View::new(features, k, width).t());
         packed.pack(features, k, width);
-        let rows = self.data.tile(place.tile);
+        let rows = self.pass.data.tile(place.tile);
         let squares = arch.dispatch(ProjectRows {
             rows,
             width,

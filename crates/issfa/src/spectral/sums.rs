@@ -42,9 +42,9 @@ pub struct FixedSums {
     sums: Vec<i64>,
 }
 
-/// The units of a [`FixedSums`]: an exponent a row and one a column.
+/// The units of a [`FixedSums`]: powers of two, an exponent a row and one a column.
 #[derive(Clone, Debug)]
-pub struct Units<'a> {
+pub struct Exponents<'a> {
     pub rows: &'a [i32],
     pub cols: &'a [i32],
 }
@@ -56,7 +56,7 @@ pub struct Factors {
     cols: Vec<f64>,
 }
 
-impl Units<'_> {
+impl Exponents<'_> {
     /// The factors of these units.
     pub fn factors(&self) -> Factors {
         let rows = self.rows.iter().map(|&e| power_of_two(BITS - e)).collect();
@@ -136,7 +136,7 @@ mod tests {
         let values: Vec<f64> = (0..1000).map(|i| (i as f64 * 1.3).sin() * 10f64.powi(i % 7 - 3)).collect();
         let norm = values.iter().map(|x| x * x).sum::<f64>().sqrt() * 30.0;
         let (rows, cols) = ([bounding_exponent(norm)], [0]);
-        let factors = Units { rows: &rows, cols: &cols }.factors();
+        let factors = Exponents { rows: &rows, cols: &cols }.factors();
         let add = |order: &mut dyn Iterator<Item = usize>| {
             let mut sums = FixedSums::zeros(1, 1);
             order.for_each(|i| sums.add_rows(0, &values[i..i + 1], &factors));

@@ -6,13 +6,13 @@ use crate::data::Mask;
 use crate::data::read::npy::read_npy_f32;
 use crate::data::write::write_npy_f32;
 use crate::error::{Error, Result};
-use crate::numeric::files::write_atomically;
+use crate::numeric::table::{Format, Row};
 use crate::run::folder::{ACTIVATION, FEATURE_TABLE, FEATURES, FEATURES_EXCEEDANCE, FEATURES_SD, WEIGHTS};
 use crate::structure::Structure;
 use std::path::Path;
 
-/// The column of `features.tsv` from which on there are widths: one an axis, then their lower and upper ends.
-const FIRST_WIDTH: usize = 6;
+/// `features.tsv`: widths stand last, one an axis, then their lower and upper ends.
+const TABLE: Format = Format { separator: '\t', remedy: "" };
 
 /// Posterior-mean features with everything known about them, ordered by variance explained.
 #[derive(Clone, Debug)]
@@ -180,7 +180,7 @@ impl PersistentFeatures {
         let shape = [self.n_input_rows(), k];
         write_npy_f32(&folder.join(WEIGHTS), &shape, &self.by_input_row(&self.weights))?;
         write_npy_f32(&folder.join(ACTIVATION), &shape, &self.by_input_row(&self.activation))?;
-        write_atomically(&folder.join(FEATURE_TABLE), self.to_tsv().as_bytes())
+        TABLE.write(&folder.join(FEATURE_TABLE), &self.columns(), self.table.iter().map(FeatureRow::cells))
     }
 
     /// Reads back what [`PersistentFeatures::write`] wrote; nothing where it has not been written yet.
@@ -220,28 +220,55 @@ impl PersistentFeatures {
         Ok((0..k).map(|at| fitted.iter().map(|row| values[row * k + at]).collect()).collect())
     }
 
-    fn to_tsv(&self) -> String {
+    fn columns(&self) -> Vec<String> {
         let axes = || 1..=self.grid.len();
-        let medians: String = axes().map(|axis| format!("\tsmoothness_{axis}")).collect();
-        let ends: String = axes().map(|axis| format!("\tsmoothness_{axis}_low\tsmoothness_{axis}_high")).collect();
-        let mut text = format!("id\tpresence\tactivations\tvariance_explained\tkurtosis\tstability{medians}{ends}\n");
-        for row in &self.table {
-            let number = |x: f64| format!("\t{x:.4}").to_lowercase();
-            let medians: String = row.smoothness.iter().map(|[_, middle, _]| number(*middle)).collect();
-            let ends: String = row.smoothness.iter().map(|[low, _, high]| number(*low) + &number(*high)).collect();
-            text += &format!(
-                "{}\t{:.4}\t{:.2}\t{:.6e}\t{:.4}\t{}{medians}{ends}\n",
-                row.id,
-                row.presence,
-                row.activations,
-                row.variance_explained,
-                row.kurtosis,
-                row.stability.map_or("nan".into(), |s| format!("{s:.4}")),
-            );
-        }
-        text
+        let names = ["id", "presence", "activations", "variance_explained", "kurtosis", "stability"].map(String::from);
+        let medians = axes().map(width_column);
+        let ends = axes().flat_map(|axis| END_POINTS.map(|end| width_column(axis) + end));
+        names.into_iter().chain(medians).chain(ends).collect()
     }
 }
+
+impl FeatureRow {
+    fn cells(&self) -> Vec<String> {
+        let number = |x: f64| format!("{x:.4}").to_lowercase();
+        let names = [
+            self.id.to_string(),
+            format!("{:.4}", self.presence),
+            format!("{:.2}", self.activations),
+            format!("{:.6e}", self.variance_explained),
+            format!("{:.4}", self.kurtosis),
+            self.stability.map_or("nan".into(), |s| format!("{s:.4}")),
+        ];
+        let medians = self.smoothness.iter().map(|[_, middle, _]| number(*middle));
+        let ends = self.smoothness.iter().flat_map(|[low, _, high]| [number(*low), number(*high)]);
+        names.into_iter().chain(medians).chain(ends).collect()
+    }
+
+    fn read(row: Row, n_axes: usize) -> Result<FeatureRow> {
+        let widths = |axis: usize| {
+            let name = width_column(axis);
+            let [low, high] = END_POINTS.map(|end| row.get(&format!("{name}{end}")));
+            Ok([low?, row.get(&name)?, high?])
+        };
+        Ok(FeatureRow {
+            id: row.get("id")?,
+            presence: row.get("presence")?,
+            activations: row.get("activations")?,
+            variance_explained: row.get("variance_explained")?,
+            kurtosis: row.get("kurtosis")?,
+            stability: Some(row.get("stability")?).filter(|s: &f64| !s.is_nan()),
+            smoothness: (1..=n_axes).map(widths).collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// The name of the column of widths along an axis, from 1; what it ends with in the columns of their lower and upper ends.
+fn width_column(axis: usize) -> String {
+    format!("smoothness_{axis}")
+}
+
+const END_POINTS: [&str; 2] = ["_low", "_high"];
 
 /// The 5%, 50% and 95% points of widths given draw by draw, times the steps.
 fn smoothness(widths: &[f32], steps: &[f64]) -> Vec<[f64; 3]> {
@@ -255,30 +282,9 @@ fn smoothness(widths: &[f32], steps: &[f64]) -> Vec<[f64; 3]> {
 
 /// Reads `features.tsv`.
 pub fn read_table(path: &Path) -> Result<Vec<FeatureRow>> {
-    let text = std::fs::read_to_string(path).map_err(Error::read(path))?;
-    let rows = text.lines().enumerate().skip(1).map(|(at, line)| {
-        parse_row(line).ok_or_else(|| Error::malformed(path, format!("line {} is not a row of features", at + 1)))
-    });
-    rows.collect()
-}
-
-fn parse_row(line: &str) -> Option<FeatureRow> {
-    let cells: Vec<&str> = line.split('\t').collect();
-    let number = |at: usize| cells.get(at)?.parse::<f64>().ok();
-    let n_axes = cells.len().checked_sub(FIRST_WIDTH)? / 3;
-    let widths = |axis: usize| {
-        let ends = FIRST_WIDTH + n_axes + 2 * axis;
-        Some([number(ends)?, number(FIRST_WIDTH + axis)?, number(ends + 1)?])
-    };
-    Some(FeatureRow {
-        id: cells[0].parse().ok()?,
-        presence: number(1)?,
-        activations: number(2)?,
-        variance_explained: number(3)?,
-        kurtosis: number(4)?,
-        stability: number(5).filter(|s| !s.is_nan()),
-        smoothness: (0..n_axes).map(widths).collect::<Option<_>>()?,
-    })
+    let table = TABLE.read(path)?;
+    let n_axes = (1..).take_while(|&axis| table.has(&width_column(axis))).count();
+    table.rows().map(|row| FeatureRow::read(row, n_axes)).collect()
 }
 
 /// `times` mean absolute values of an image; with 2, the paper's threshold `(2 / V) sum |S_k|`.

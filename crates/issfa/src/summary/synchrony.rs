@@ -5,22 +5,23 @@
 //! away only what the runs have in common in time. A drift that all runs share is synchrony to this test: remove drifts
 //! first where they are not meant.
 
-use std::io::ErrorKind;
 use std::path::Path;
 
 use rand::RngExt;
 use serde::Serialize;
 
 use super::diagnostics::{mean, quantile};
-use crate::error::{Error, Result};
-use crate::numeric::files::write_atomically;
+use crate::error::Result;
+use crate::numeric::table::{Format, Row};
 use crate::numeric::workers;
 use crate::rng::{Purpose, Streams};
 
 /// The table's name in a run folder.
 pub const FILE: &str = "synchrony.tsv";
 
-const HEADER: &str = "rank\tid\tcorrelation\tnull_mean\tnull_95\tp\tq\tn_runs\tn_rows";
+const TABLE: Format = Format { separator: '\t', remedy: "; make the table anew" };
+
+const COLUMNS: [&str; 9] = ["rank", "id", "correlation", "null_mean", "null_95", "p", "q", "n_runs", "n_rows"];
 
 /// Two points always correlate by 1 or -1: fewer common rows than this tell nothing.
 const LEAST_ROWS: usize = 3;
@@ -232,49 +233,40 @@ fn adjust(list: &mut [Synchrony]) {
 
 /// Writes the table, one line a feature in the order of the list.
 pub fn write(folder: &Path, list: &[Synchrony]) -> Result<()> {
-    let mut text = format!("{HEADER}\n");
-    for (at, row) in list.iter().enumerate() {
-        let Synchrony { id, correlation, null_mean, null_95, p, q, n_runs, n_rows } = row;
-        let numbers = format!("{correlation:.6}\t{null_mean:.6}\t{null_95:.6}\t{p:.6e}\t{q:.6e}").to_lowercase();
-        text += &format!("{}\t{id}\t{numbers}\t{n_runs}\t{n_rows}\n", at + 1);
-    }
-    write_atomically(&folder.join(FILE), text.as_bytes())
+    let cells = |(at, row): (usize, &Synchrony)| {
+        let correlations = [row.correlation, row.null_mean, row.null_95].map(|x| format!("{x:.6}"));
+        let chances = [row.p, row.q].map(|x| format!("{x:.6e}"));
+        let numbers = correlations.into_iter().chain(chances).map(|cell| cell.to_lowercase());
+        let counts = [row.n_runs.to_string(), row.n_rows.to_string()];
+        [(at + 1).to_string(), row.id.to_string()].into_iter().chain(numbers).chain(counts).collect()
+    };
+    TABLE.write(&folder.join(FILE), &COLUMNS, list.iter().enumerate().map(cells))
 }
 
 /// Reads the table of a folder, none where there is no such file.
 pub fn read(folder: &Path) -> Result<Option<Vec<Synchrony>>> {
     let path = folder.join(FILE);
-    let text = match std::fs::read_to_string(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        text => text.map_err(Error::read(&path))?,
-    };
-    let wrong =
-        |line: usize, what: &str| Error::malformed(&path, format!("line {line} is not {what}; make the table anew"));
-    let mut lines = text.lines();
-    if lines.next() != Some(HEADER) {
-        return Err(wrong(1, "the header of a table of synchrony"));
+    if !path.exists() {
+        return Ok(None);
     }
-    let rows =
-        lines.enumerate().map(|(at, line)| parse_row(line, at + 1).ok_or_else(|| wrong(at + 2, "a row of synchrony")));
-    rows.collect::<Result<Vec<_>>>().map(Some)
+    let table = TABLE.read(&path)?;
+    table.require(&COLUMNS)?;
+    table.rows().enumerate().map(|(at, row)| read_row(row, at + 1)).collect::<Result<Vec<_>>>().map(Some)
 }
 
-fn parse_row(line: &str, rank: usize) -> Option<Synchrony> {
-    let cells: Vec<&str> = line.split('\t').collect();
-    let &[place, id, correlation, null_mean, null_95, p, q, n_runs, n_rows] = cells.as_slice() else { return None };
-    if place.parse() != Ok(rank) {
-        return None;
+fn read_row(row: Row, rank: usize) -> Result<Synchrony> {
+    if row.get::<usize>("rank")? != rank {
+        return Err(row.wrong("rank"));
     }
-    let number = |cell: &str| cell.parse::<f64>().ok();
-    Some(Synchrony {
-        id: id.parse().ok()?,
-        correlation: number(correlation)?,
-        null_mean: number(null_mean)?,
-        null_95: number(null_95)?,
-        p: number(p)?,
-        q: number(q)?,
-        n_runs: n_runs.parse().ok()?,
-        n_rows: n_rows.parse().ok()?,
+    Ok(Synchrony {
+        id: row.get("id")?,
+        correlation: row.get("correlation")?,
+        null_mean: row.get("null_mean")?,
+        null_95: row.get("null_95")?,
+        p: row.get("p")?,
+        q: row.get("q")?,
+        n_runs: row.get("n_runs")?,
+        n_rows: row.get("n_rows")?,
     })
 }
 
@@ -504,13 +496,14 @@ mod tests {
 
     #[test]
     fn broken_tables_are_named_by_line() {
+        let header = TABLE.line(&COLUMNS);
         let folder = tempfile::tempdir().unwrap();
         for (text, line) in [
             (String::new(), "line 1"),
             ("id\tp\n".into(), "line 1"),
-            (format!("{HEADER}\n1\t5\t0\t0\t0\t0\t0\t3\t40\n2\t5\t0\t0\t0\t0\t0\t3\n"), "line 3"),
-            (format!("{HEADER}\n2\t5\t0\t0\t0\t0\t0\t3\t40\n"), "line 2"),
-            (format!("{HEADER}\n1\t5\tx\t0\t0\t0\t0\t3\t40\n"), "line 2"),
+            (format!("{header}1\t5\t0\t0\t0\t0\t0\t3\t40\n2\t5\t0\t0\t0\t0\t0\t3\n"), "line 3"),
+            (format!("{header}2\t5\t0\t0\t0\t0\t0\t3\t40\n"), "line 2"),
+            (format!("{header}1\t5\tx\t0\t0\t0\t0\t3\t40\n"), "line 2"),
         ] {
             std::fs::write(folder.path().join(FILE), &text).unwrap();
             let message = read(folder.path()).expect_err("the table is refused").to_string();

@@ -11,7 +11,7 @@ use crate::model::log_joint::ln_normal_density;
 use crate::model::{Entry, Model, NormalPrior, State, ibp};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
-use crate::spectral::{FeatureSpectra, Projections, Window, sum_over_tiles};
+use crate::spectral::{Domain, FeatureSpectra, Projections, Window, sum_over_tiles};
 use std::sync::Arc;
 
 /// Pairs looked at in one sweep.
@@ -92,7 +92,7 @@ fn evidence_gains<R: Real>(
     if pairs.is_empty() {
         return Vec::new();
     }
-    if let Some(window) = &model.window {
+    if let Domain::Cells(window) = &model.domain {
         let columns = known.unwrap_or_else(|| Arc::new(window.at_columns(&state.features, model.comm.as_ref())));
         let gain = |twins: &Twins| {
             let statistics = statistics_in_window(model, window, state, &columns, twins);

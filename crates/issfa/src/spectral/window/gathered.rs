@@ -1,14 +1,14 @@
 //! Whole rows put together, on every rank, from tiles and from the ranks that hold or compute them.
 
 use super::super::tile_work::{AddStatistic, Columns};
-use super::super::{FeatureSpectra, SpectralData, TILE, Tiles};
+use super::super::{FeatureSpectra, Pass, TILE, Tiles};
 use crate::comm::{Comm, all_gather_values, part_of};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
-use crate::spectral::Loadings;
 
 /// `W'Y`, a row a feature.
-pub(super) fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings, comm: &dyn Comm) -> Vec<Vec<R>> {
+pub(super) fn statistic<R: Real>(pass: &Pass<R>) -> Vec<Vec<R>> {
+    let Pass { data, loadings, comm, .. } = *pass;
     let (k, columns) = (loadings.n_features(), Columns::new(loadings));
     let mut of_tiles: Vec<(usize, Vec<R>)> = data.tiles().owned().map(|tile| (tile, Vec::new())).collect();
     let arch = pulp::Arch::new();
@@ -27,12 +27,12 @@ pub(super) fn statistic<R: Real>(data: &SpectralData<R>, loadings: &Loadings, co
 /// `Y - W S` of some rows at all columns, each rank adding those that it holds. `columns` has the features at the columns of
 /// the window, the one at place k of the state at `places[k]`.
 pub fn residuals_at_columns<R: Real>(
-    data: &SpectralData<R>,
+    pass: &Pass<R>,
     rows: &[usize],
-    loadings: &Loadings,
-    (columns, places): (&FeatureSpectra<R>, &[usize]),
-    comm: &dyn Comm,
+    columns: &FeatureSpectra<R>,
+    places: &[usize],
 ) -> Vec<Vec<R>> {
+    let Pass { data, loadings, comm, .. } = *pass;
     let tiles = data.tiles();
     let mut of_tiles: Vec<(usize, Vec<R>)> = tiles.owned().map(|tile| (tile, Vec::new())).collect();
     share(

@@ -4,24 +4,23 @@
 //! statistic `B = W'Y` is completed where data are missing \[M14\], transformed, and the features are drawn in the spectral
 //! domain as ever; rows are completed one by one where their unique features may change.
 
+mod draw;
 mod gathered;
+mod means;
 mod system;
+mod turned;
 
 pub use gathered::residuals_at_columns;
 
-use super::pass::{Projections, project};
-use super::{FeatureSpectra, SpectralData};
+use super::{FeatureSpectra, Loadings, Pass, Projections, SpectralData};
 use crate::comm::Comm;
-use crate::numeric::linalg::{Eigen, Real, View, multiply};
+use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
-use crate::rng::{Purpose, Stream, Streams};
-use crate::spectral::Loadings;
+use crate::rng::Stream;
 use crate::structure::{Direction, Structure};
-use gathered::{share_out, statistic};
+use gathered::share_out;
 use rand_distr::{Distribution, StandardNormal};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use system::{System, add_to};
 
 /// Which cells of the grid the data hold.
 #[derive(Clone, Debug)]
@@ -32,27 +31,6 @@ pub struct Window {
     outside: Vec<usize>,
     /// The columns that each row lacks, ascending; the data are 0 there.
     holes: Vec<Vec<u32>>,
-}
-
-/// What the features depend on besides the data and the loadings, jointly \[M2\].
-pub struct WindowConditional<'a> {
-    /// Of `W'W`.
-    pub rotation: &'a Eigen,
-    pub noise_variance: f64,
-    /// `h_v`, one a mode.
-    pub precisions: &'a [f64],
-    pub streams: &'a Streams,
-    pub outside: Outside,
-}
-
-/// How features are drawn where nothing was observed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outside {
-    /// What was not observed and the features in turn, so many times: cheap, but smooth modes that lie outside move little
-    /// by little.
-    InTurn(u32),
-    /// With the features inside, in one draw.
-    Jointly,
 }
 
 impl Window {
@@ -126,16 +104,9 @@ impl Window {
     }
 
     /// `Y S'` and `S S'` over what was observed, row by row where rows have holes.
-    pub fn project<R: Real>(
-        &self,
-        data: &SpectralData<R>,
-        row_norms: &[f64],
-        loadings: &Loadings,
-        spectra: &FeatureSpectra<R>,
-        comm: &dyn Comm,
-    ) -> Projections<R> {
-        let columns = self.at_columns(spectra, comm);
-        let mut projections = project(data, row_norms, loadings, &mut columns.part(data.tiles()), comm);
+    pub fn project<R: Real>(&self, pass: &Pass<R>, spectra: &FeatureSpectra<R>) -> Projections<R> {
+        let columns = self.at_columns(spectra, pass.comm);
+        let mut projections = pass.project(&mut columns.part(pass.data.tiles()));
         // Rows often lack the same cells as the row before.
         let mut last: Option<(&[u32], Arc<Vec<f64>>)> = None;
         for (row, holes) in self.holes.iter().enumerate().filter(|(_, holes)| !holes.is_empty()) {
@@ -145,7 +116,7 @@ impl Window {
                 _ => Arc::new(self.own_gram(&projections, &columns, holes, &values)),
             };
             last = Some((holes, gram.clone()));
-            projections.leave_out(row, loadings.row(row), &values, gram);
+            projections.leave_out(row, pass.loadings.row(row), &values, gram);
         }
         projections.set_columns(columns);
         projections
@@ -180,40 +151,6 @@ impl Window {
         gram
     }
 
-    /// Draws the features given the loadings and what was observed, and projects the data onto them.
-    pub fn draw_features<R: Real>(
-        &self,
-        data: &SpectralData<R>,
-        row_norms: &[f64],
-        loadings: &Loadings,
-        conditional: &WindowConditional,
-        spectra: &mut FeatureSpectra<R>,
-        comm: &dyn Comm,
-    ) -> Projections<R> {
-        let k = spectra.n_features();
-        let vectors = &conditional.rotation.vectors;
-        let seen = rotated(vectors, k, Turned::In, &statistic(data, loadings, comm));
-        let mut turned = rotated(vectors, k, Turned::In, &spectra.to_vectors());
-        let incomplete = self.turned_weights(loadings, vectors, k);
-        match conditional.outside {
-            Outside::InTurn(rounds) => {
-                for round in 0..rounds {
-                    turned = self.draw_in_turn(&turned, &seen, &incomplete, conditional, round, comm);
-                }
-            }
-            Outside::Jointly => {
-                let from_holes = self.holes_from_spectra(&turned, &incomplete, conditional, comm);
-                turned = share_out(comm, k, |i, scratch| {
-                    let drawn = self.draw_jointly::<R>(i, &seen[i], &from_holes, conditional, scratch);
-                    drawn.iter().map(|&x| R::from_f64(x)).collect()
-                });
-            }
-        }
-        let drawn = rotated(vectors, k, Turned::Out, &turned);
-        *spectra = FeatureSpectra::from_vectors(self.structure.n_sites(), &drawn);
-        self.project(data, row_norms, loadings, spectra, comm)
-    }
-
     /// Rows with holes, and their weights in the rotated basis.
     fn turned_weights(&self, loadings: &Loadings, vectors: &[f64], k: usize) -> Vec<(usize, Vec<f64>)> {
         let with_holes = self.holes.iter().enumerate().filter(|(_, holes)| !holes.is_empty());
@@ -226,177 +163,6 @@ impl Window {
             (row, weights)
         };
         with_holes.map(turn).collect()
-    }
-
-    /// Draws what was not observed given the rotated features, then the features given that.
-    fn draw_in_turn<R: Real>(
-        &self,
-        turned: &[Vec<R>],
-        seen: &[Vec<R>],
-        incomplete: &[(usize, Vec<f64>)],
-        conditional: &WindowConditional,
-        round: u32,
-        comm: &dyn Comm,
-    ) -> Vec<Vec<R>> {
-        let to_sites = |i: usize, scratch: &mut Vec<R>| {
-            let mut image = turned[i].clone();
-            self.structure.apply(Direction::ToSites, &mut image, scratch);
-            image
-        };
-        // Holes take all features at a site.
-        let images = (!incomplete.is_empty()).then(|| share_out(comm, turned.len(), to_sites));
-        let from_holes = match &images {
-            None => BTreeMap::new(),
-            Some(images) => self.fill_holes(images, incomplete, conditional, round),
-        };
-        share_out(comm, turned.len(), |i, scratch| {
-            let mut values = images.as_ref().map_or_else(|| to_sites(i, scratch), |images| images[i].clone());
-            self.complete_statistic(i, &mut values, &seen[i], &from_holes, conditional, round);
-            self.structure.apply(Direction::ToSpectrum, &mut values, scratch);
-            draw_turned(i, &mut values, conditional, round);
-            values
-        })
-    }
-
-    /// Turns a rotated feature (by site) into its rotated statistic: what was seen, and a draw where nothing was.
-    ///
-    /// Outside, `P'B = diag(lambda) R + noise` with variances `lambda_i sigma^2`; a hole adds `w y` with `y ~ N(w S, sigma^2)`.
-    fn complete_statistic<R: Real>(
-        &self,
-        i: usize,
-        image: &mut [R],
-        seen: &[R],
-        from_holes: &BTreeMap<usize, Vec<f64>>,
-        conditional: &WindowConditional,
-        round: u32,
-    ) {
-        let value = conditional.rotation.values[i].max(0.0);
-        let scatter = value.sqrt() * conditional.noise_variance.sqrt();
-        let mut stream = conditional.streams.stream(Purpose::MissingCells, 2 * round, i as u64);
-        for &site in &self.outside {
-            let normal: f64 = StandardNormal.sample(&mut stream);
-            image[site] = R::from_f64(value * image[site].to_f64() + scatter * normal);
-        }
-        self.sites.iter().zip(seen).for_each(|(&site, b)| image[site] = *b);
-        for (site, shares) in from_holes {
-            image[*site] = R::from_f64(image[*site].to_f64() + shares[i]);
-        }
-    }
-
-    /// [`Window::fill_holes`] from spectra.
-    fn holes_from_spectra<R: Real>(
-        &self,
-        turned: &[Vec<R>],
-        incomplete: &[(usize, Vec<f64>)],
-        conditional: &WindowConditional,
-        comm: &dyn Comm,
-    ) -> BTreeMap<usize, Vec<f64>> {
-        if incomplete.is_empty() {
-            return BTreeMap::new();
-        }
-        let images = share_out(comm, turned.len(), |i, _: &mut Vec<R>| {
-            // In double precision, as everything that is solved for.
-            let mut image = turned[i].iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
-            self.structure.apply(Direction::ToSites, &mut image, &mut Vec::new());
-            image
-        });
-        self.fill_holes(&images, incomplete, conditional, 0)
-    }
-
-    /// Draws what holes lack given the rotated features by site: for every site with holes, what they add to the rotated
-    /// statistic.
-    fn fill_holes<R: Real>(
-        &self,
-        turned: &[Vec<R>],
-        incomplete: &[(usize, Vec<f64>)],
-        conditional: &WindowConditional,
-        round: u32,
-    ) -> BTreeMap<usize, Vec<f64>> {
-        let noise_sd = conditional.noise_variance.sqrt();
-        let mut filled = BTreeMap::new();
-        for (row, weights) in incomplete {
-            let mut stream = conditional.streams.stream(Purpose::MissingCells, 2 * round + 1, *row as u64);
-            for &column in &self.holes[*row] {
-                let site = self.sites[column as usize];
-                let normal: f64 = StandardNormal.sample(&mut stream);
-                let mean: f64 = weights.iter().zip(turned).map(|(w, image)| w * image[site].to_f64()).sum();
-                let value = mean + noise_sd * normal;
-                add_to(&mut filled, site, weights, value);
-            }
-        }
-        filled
-    }
-
-    /// Draws a rotated feature from its law given all that was observed under the mask; holes were filled before.
-    ///
-    /// Its precision is `A = diag(h) + lambda / sigma^2 U' 1 U` with 1 at the sites of the mask. A draw solves
-    /// `A x = U' (B / sigma^2 + sqrt(lambda) / sigma e) + sqrt(h) e'`, whose right side scatters with covariance A.
-    fn draw_jointly<R: Real>(
-        &self,
-        i: usize,
-        seen: &[R],
-        from_holes: &BTreeMap<usize, Vec<f64>>,
-        conditional: &WindowConditional,
-        scratch: &mut Vec<f64>,
-    ) -> Vec<f64> {
-        let WindowConditional { noise_variance, precisions, streams, .. } = *conditional;
-        let from_data = conditional.rotation.values[i].max(0.0) / noise_variance;
-        let mut stream = streams.stream(Purpose::MissingCells, 0, i as u64);
-        let mut normal = || -> f64 { StandardNormal.sample(&mut stream) };
-        let mut right = vec![0.0; self.structure.n_sites()];
-        for (&site, b) in self.sites.iter().zip(seen) {
-            right[site] = b.to_f64() / noise_variance + from_data.sqrt() * normal();
-        }
-        from_holes.iter().for_each(|(site, shares)| right[*site] += shares[i] / noise_variance);
-        self.structure.apply(Direction::ToSpectrum, &mut right, scratch);
-        let mut stream = streams.stream(Purpose::Features, 0, i as u64);
-        for (x, h) in right.iter_mut().zip(precisions) {
-            let normal: f64 = StandardNormal.sample(&mut stream);
-            *x += h.sqrt() * normal;
-        }
-        let system = System { window: self, incomplete: &[], noise_variance, from_data: &[from_data], precisions };
-        let enough = system.least_size_of_a_draw();
-        system.solve::<R>(vec![right], enough).swap_remove(0)
-    }
-
-    /// The mean of the features' conditional given what was observed, by conjugate gradients: there is no basis in which
-    /// both the prior and what was observed are diagonal.
-    pub fn feature_means<R: Real>(
-        &self,
-        data: &SpectralData<R>,
-        loadings: &Loadings,
-        rotation: &Eigen,
-        noise_variance: f64,
-        precisions: &[f64],
-        comm: &dyn Comm,
-    ) -> FeatureSpectra<R> {
-        let k = loadings.n_features();
-        let incomplete = self.turned_weights(loadings, &rotation.vectors, k);
-        let from_data: Vec<f64> = rotation.values.iter().map(|value| value.max(0.0) / noise_variance).collect();
-        let statistic = in_double(&statistic(data, loadings, comm));
-        let turned = rotated(&rotation.vectors, k, Turned::In, &statistic);
-        let pull = |i: usize, scratch: &mut Vec<f64>| {
-            let mut image = vec![0.0; self.structure.n_sites()];
-            self.sites.iter().zip(&turned[i]).for_each(|(&site, b)| image[site] = b / noise_variance);
-            self.structure.apply(Direction::ToSpectrum, &mut image, scratch);
-            image
-        };
-        let system =
-            |from_data| System { window: self, incomplete: &incomplete, noise_variance, from_data, precisions };
-        let solved = if incomplete.is_empty() {
-            // Rotated features then have nothing to do with each other.
-            share_out(comm, k, |i, scratch| {
-                let (system, right) = (system(&from_data[i..=i]), vec![pull(i, scratch)]);
-                let enough = system.least_size_of_a_mean(&right);
-                system.solve::<R>(right, enough).swap_remove(0)
-            })
-        } else {
-            let (system, right) = (system(&from_data), share_out(comm, k, pull));
-            let enough = system.least_size_of_a_mean(&right);
-            system.solve::<R>(right, enough)
-        };
-        let means = rotated(&rotation.vectors, k, Turned::Out, &solved);
-        FeatureSpectra::from_vectors(self.structure.n_sites(), &means)
     }
 
     /// Residuals of rows given the state, as spectra: `seen` where the row was observed, noise elsewhere.
@@ -425,59 +191,6 @@ impl Window {
     }
 }
 
-fn in_double<R: Real>(rows: &[Vec<R>]) -> Vec<Vec<f64>> {
-    rows.iter().map(|row| row.iter().map(|x| x.to_f64()).collect()).collect()
-}
-
-/// Which way the rotation turns: into the basis that diagonalises `W'W`, or out of it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Turned {
-    In,
-    Out,
-}
-
-/// `P'X` or `P X`, for rows X of any length.
-fn rotated<R: Real>(vectors: &[f64], k: usize, turned: Turned, rows: &[Vec<R>]) -> Vec<Vec<R>> {
-    const PIECE: usize = 4096;
-    let n = rows.first().map_or(0, Vec::len);
-    let vectors: Vec<R> = vectors.iter().map(|&x| R::from_f64(x)).collect();
-    let rotation = View::new(&vectors, k, k);
-    let rotation = if turned == Turned::In { rotation.t() } else { rotation };
-    let mut pieces: Vec<(usize, Vec<R>)> = (0..n.div_ceil(PIECE)).map(|at| (at * PIECE, Vec::new())).collect();
-    share(pieces.iter_mut(), Vec::new, |values: &mut Vec<R>, (first, out)| {
-        let width = PIECE.min(n - *first);
-        values.clear();
-        rows.iter().for_each(|row| values.extend_from_slice(&row[*first..*first + width]));
-        out.resize(k * width, R::zero());
-        multiply(out, rotation, View::new(values, k, width));
-    });
-    let mut joined = vec![Vec::new(); k];
-    share(
-        joined.iter_mut().enumerate(),
-        || (),
-        |_, (i, row): (usize, &mut Vec<R>)| {
-            row.reserve_exact(n);
-            for (_, out) in &pieces {
-                let width = out.len() / k;
-                row.extend_from_slice(&out[i * width..(i + 1) * width]);
-            }
-        },
-    );
-    joined
-}
-
-/// Turns a rotated statistic (by mode) into a rotated feature.
-fn draw_turned<R: Real>(i: usize, row: &mut [R], conditional: &WindowConditional, round: u32) {
-    let per_noise = 1.0 / conditional.noise_variance;
-    let from_data = conditional.rotation.values[i].max(0.0) * per_noise;
-    let mut stream = conditional.streams.stream(Purpose::Features, round, i as u64);
-    for (x, h) in row.iter_mut().zip(conditional.precisions) {
-        let variance = 1.0 / (from_data + h);
-        let normal: f64 = StandardNormal.sample(&mut stream);
-        *x = R::from_f64(x.to_f64() * per_noise * variance + normal * variance.sqrt());
-    }
-}
-
 /// The values of all features at some columns: a row a column.
 fn values_at<R: Real>(columns: &FeatureSpectra<R>, chosen: &[u32]) -> Vec<Vec<f64>> {
     let at = |&column: &u32| {
@@ -493,7 +206,8 @@ mod tests {
     use super::*;
     use crate::comm::Solo;
     use crate::numeric::linalg::{cholesky, symmetric_eigen};
-    use crate::spectral::Entry;
+    use crate::rng::{Purpose, Streams};
+    use crate::spectral::{Entry, FeatureConditional};
     use crate::structure::expression;
 
     /// Five rows of a 3 x 2 grid under a mask with a hole, two features.
@@ -531,6 +245,12 @@ mod tests {
         }
     }
 
+    impl Case {
+        fn pass(&self) -> Pass<'_, f64> {
+            Pass { data: &self.data, row_norms: &[10.0; 5], loadings: &self.loadings, comm: &Solo }
+        }
+    }
+
     /// The basis at the sites of the columns: `basis[column][mode]`.
     fn basis(case: &Case) -> Vec<Vec<f64>> {
         let modes: Vec<Vec<f64>> = (0..6)
@@ -546,8 +266,7 @@ mod tests {
     #[test]
     fn projections_are_over_what_was_observed() {
         let case = case();
-        let norms = vec![10.0; 5];
-        let projections = case.window.project(&case.data, &norms, &case.loadings, &case.spectra, &Solo);
+        let projections = case.window.project(&case.pass(), &case.spectra);
         let basis = basis(&case);
         let at =
             |k: usize, c: usize| -> f64 { case.spectra.feature(k).iter().zip(&basis[c]).map(|(s, u)| s * u).sum() };
@@ -575,8 +294,9 @@ mod tests {
     fn means_solve_the_dense_equations() {
         let case = case();
         let rotation = symmetric_eigen(&case.loadings.gram(), 2);
-        let noise = case.noise_variance;
-        let means = case.window.feature_means(&case.data, &case.loadings, &rotation, noise, &case.precisions, &Solo);
+        let (noise_variance, precisions) = (case.noise_variance, &case.precisions[..]);
+        let means =
+            case.window.means(&case.pass(), &FeatureConditional { rotation: &rotation, noise_variance, precisions });
         // Unknowns are (feature, mode); every observed cell adds a rank-one term.
         let basis = basis(&case);
         let mut matrix = vec![0.0; 144];
@@ -609,7 +329,7 @@ mod tests {
         let columns = case.window.at_columns(&case.spectra, &Solo);
         // Columns need not stand in the order of the state.
         let swapped = FeatureSpectra::from_vectors(4, &[columns.feature(1), columns.feature(0)]);
-        let seen = residuals_at_columns(&case.data, &[3, 1], &case.loadings, (&swapped, &[1, 0]), &Solo);
+        let seen = residuals_at_columns(&case.pass(), &[3, 1], &swapped, &[1, 0]);
         let residuals = case.window.complete_residuals(&[3, 1], &seen, case.noise_variance, stream_of);
         for (place, row) in [(0, 3), (1, 1)] {
             let image = case.window.image(&residuals.row(place));
