@@ -6,6 +6,7 @@ use crate::words;
 use indicatif::{ProgressBar, ProgressStyle as BarStyle};
 use issfa::fit::Observer;
 use issfa::run::trace::TraceRow;
+use issfa::summary::text::duration;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -100,15 +101,5 @@ impl Observer for Progress {
             View::Bar(bar) => bar.println(text),
             _ => err!("{text}"),
         }
-    }
-}
-
-/// A time for people: `3 h 05 min`, `4 min 10 s`, `12 s`.
-pub fn duration(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
     }
 }

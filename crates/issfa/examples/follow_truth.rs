@@ -4,15 +4,15 @@
 //! as found where some feature of the state has at least this absolute cosine with it; one draw is noisier than a
 //! posterior mean, so the bar is lower than for those. With `burn-in = 0` nothing but the posterior's own moves is at work.
 
-use issfa::chain::Chain;
 use issfa::data::Rows;
 use issfa::fit::{Prepared, Request};
-use issfa::kernels::features::conditional_means;
+use issfa::lab::chain::Chain;
+use issfa::lab::kernels::features::conditional_means;
+use issfa::lab::numeric::linalg::{Real, View, multiply};
+use issfa::lab::spectral::FeatureSpectra;
 use issfa::new_rows::{Effort, infer};
-use issfa::numeric::linalg::{Real, View, multiply};
 use issfa::run::settings::{Precision, Settings};
 use issfa::simulation::Simulation;
-use issfa::spectral::FeatureSpectra;
 use issfa::structure::{Direction, Structure};
 use std::path::Path;
 use std::time::Instant;

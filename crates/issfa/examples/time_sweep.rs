@@ -2,14 +2,14 @@
 //!
 //! `time_sweep T V K ROUNDS` with V as a grid such as 100x100; threads as RAYON_NUM_THREADS says.
 
-use issfa::chain::{Chain, Schedule};
 use issfa::data::grid::parse_grid;
-use issfa::kernels::Kernel;
-use issfa::model::{Entry, Loadings, Model, Priors, State, simulate};
-use issfa::numeric::linalg::{View, multiply};
-use issfa::numeric::workers::share;
-use issfa::rng::{Purpose, Stream, Streams};
-use issfa::spectral::{FeatureSpectra, SpectralData, Tiles};
+use issfa::lab::chain::{Chain, Schedule};
+use issfa::lab::kernels::Kernel;
+use issfa::lab::model::{Entry, Loadings, Model, Priors, State, simulate};
+use issfa::lab::numeric::linalg::{View, multiply};
+use issfa::lab::numeric::workers::share;
+use issfa::lab::rng::{Purpose, Stream, Streams};
+use issfa::lab::spectral::{FeatureSpectra, SpectralData, Tiles};
 use issfa::structure::{Curve, Spectrum, expression};
 use rand::RngExt;
 use std::collections::BTreeMap;

@@ -3,11 +3,11 @@
 mod common;
 
 use common::*;
-use issfa::kernels::{Kernel, Phase, Turn};
-use issfa::model::{GammaPrior, Model, State, WeightMeanPrior, ibp};
-use issfa::rng::Streams;
+use issfa::lab::kernels::{Kernel, Phase, Turn};
+use issfa::lab::model::{GammaPrior, Model, State, WeightMeanPrior, ibp};
+use issfa::lab::rng::Streams;
+use issfa::lab::spectral::{Projections, SpectralData};
 use issfa::selftest::threshold;
-use issfa::spectral::{Projections, SpectralData};
 use statrs::function::gamma::ln_gamma;
 use std::collections::HashMap;
 

@@ -3,8 +3,8 @@
 //!
 //! The slow suite is `ISSFA_SLOW=1 cargo test -p issfa --test invariance -- --nocapture`.
 
-use issfa::kernels::Kernel;
-use issfa::model::WeightMeanPrior;
+use issfa::lab::kernels::Kernel;
+use issfa::lab::model::WeightMeanPrior;
 use issfa::selftest::{Report, STATISTICS, Subject, Tiny, run, threshold};
 
 /// The probability that a group of correct subjects fails by chance.

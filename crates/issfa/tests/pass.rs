@@ -3,15 +3,15 @@
 mod common;
 
 use common::*;
-use issfa::chain::sweep;
 use issfa::comm::Solo;
-use issfa::kernels::{Kernel, Phase, Turn};
-use issfa::model::{Loadings, Model, State, simulate};
-use issfa::numeric::linalg::{Real, symmetric_eigen};
-use issfa::rng::{Purpose, Stream, Streams};
+use issfa::lab::chain::sweep;
+use issfa::lab::kernels::{Kernel, Phase, Turn};
+use issfa::lab::model::{Loadings, Model, State, simulate};
+use issfa::lab::numeric::linalg::{Real, symmetric_eigen};
+use issfa::lab::rng::{Purpose, Stream, Streams};
+use issfa::lab::spectral::{FeatureConditional, FeatureSpectra, OneByOne, Pass, Projections, SpectralData, TILE};
+use issfa::lab::spectral::{squared_row_norms, sum_over_tiles};
 use issfa::selftest::threshold;
-use issfa::spectral::{FeatureConditional, FeatureSpectra, OneByOne, Pass, Projections, SpectralData, TILE};
-use issfa::spectral::{squared_row_norms, sum_over_tiles};
 use rayon::ThreadPoolBuilder;
 
 /// Data, loadings and features of given sizes, and what a draw is conditioned on.

@@ -1,14 +1,14 @@
 //! The same fit on one rank and on several (threads of this process, with one thread each): the same bits in every file.
 
-use issfa::chain::Chain;
 use issfa::comm::Comm;
 use issfa::comm::local::Local;
 use issfa::data::write::write_npy_f64;
 use issfa::data::{Centering, Missing, Rows};
 use issfa::fit::cost::{Size, bytes_per_rank, messages};
 use issfa::fit::{Ending, Observer, Prepared, Ranks, Request, Session};
-use issfa::kernels::Kernel;
-use issfa::numeric::linalg::Real;
+use issfa::lab::chain::Chain;
+use issfa::lab::kernels::Kernel;
+use issfa::lab::numeric::linalg::Real;
 use issfa::run::folder::Run;
 use issfa::run::settings::{Precision, Settings};
 use issfa::run::trace::TraceRow;

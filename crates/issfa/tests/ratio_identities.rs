@@ -4,16 +4,18 @@ mod common;
 
 use common::*;
 use issfa::comm::Solo;
-use issfa::kernels::{
+use issfa::lab::kernels::{
     Phase, Turn, features, ibp_repulsion, ibp_strength, noise, rescale, shared_activations::FeatureTerms, theta,
     unique_features, weight_means, weight_precisions,
 };
-use issfa::model::log_joint::{ln_gamma_density, ln_joint, ln_normal_density};
-use issfa::model::{Entry, GammaPrior, InverseGammaPrior, Model, NormalPrior, State, WeightMeanPrior, ibp, simulate};
-use issfa::numeric::lanes::filled_up;
-use issfa::numeric::linalg::symmetric_eigen;
-use issfa::rng::{Stream, Streams};
-use issfa::spectral::{FeatureSpectra, Projections, Tiles, mode_energies};
+use issfa::lab::model::log_joint::{ln_gamma_density, ln_joint, ln_normal_density};
+use issfa::lab::model::{
+    Entry, GammaPrior, InverseGammaPrior, Model, NormalPrior, State, WeightMeanPrior, ibp, simulate,
+};
+use issfa::lab::numeric::lanes::filled_up;
+use issfa::lab::numeric::linalg::symmetric_eigen;
+use issfa::lab::rng::{Stream, Streams};
+use issfa::lab::spectral::{FeatureSpectra, Projections, Tiles, mode_energies};
 use issfa::structure::Direction;
 
 const N_ROWS: usize = 5;

@@ -1,11 +1,11 @@
 //! `issfa evaluate`: a run against a known truth, or by predicting hidden cells.
 
-use super::summary::figure;
 use crate::Outcome;
 use crate::options::NewRowOptions;
 use clap::Args;
 use issfa::evaluate::{hidden, truth};
 use issfa::summary::Fitted;
+use issfa::summary::text::figure;
 use std::path::PathBuf;
 
 /// Measure a run: against a simulation's truth, or on hidden cells of new rows

@@ -1,7 +1,7 @@
 //! `issfa fit`: from data to a run folder.
 
 use crate::options::{Common, pair};
-use crate::progress::{Progress, duration};
+use crate::progress::Progress;
 use crate::ranks::Job;
 use crate::signals::Signals;
 use crate::{Failure, Outcome, words};
@@ -11,13 +11,14 @@ use issfa::data::read::{ENDINGS, expand_inputs};
 use issfa::data::{Centering, Detrend, Missing, Rows};
 use issfa::error::bytes;
 use issfa::fit::{About, Ending, Ranks, Request, Session};
-use issfa::model::ThetaStep;
 use issfa::report::brain::{Which, check_background};
 use issfa::run::folder::{FIGURES, Output, check_output};
+use issfa::run::settings::ThetaStep;
 use issfa::run::settings::{Checked, Precision, Preset, Settings, USUAL_BURN_IN, USUAL_THIN};
 use issfa::structure::{Shelf, expression};
 use issfa::summary::Fitted;
 use issfa::summary::overview::Overview;
+use issfa::summary::text::seconds;
 use issfa::{Error, report};
 use std::path::{Path, PathBuf};
 
@@ -472,15 +473,6 @@ fn conclude(
         }
     }
     Ok(Some(fitted))
-}
-
-/// A short time for people.
-pub fn seconds(time: f64) -> String {
-    if time < 60.0 || time.is_nan() {
-        format!("{time:.3} s")
-    } else {
-        duration(std::time::Duration::from_secs_f64(time))
-    }
 }
 
 /// Refuses to go on where a file is missing that every finished chain has.

@@ -1,15 +1,15 @@
 //! `issfa plan`: what a fit will need, before committing to it.
 
-use super::fit::{FitOptions, seconds};
+use super::fit::FitOptions;
 use crate::Outcome;
 use crate::options::Common;
 use clap::Args;
 use issfa::data::Rows;
 use issfa::error::bytes;
 use issfa::fit::cost::Network;
-use issfa::fit::plan::{Plan, Wanted, plan};
-use issfa::spectral::TILE;
+use issfa::fit::plan::{Plan, TILE, Wanted, plan};
 use issfa::structure::Shelf;
+use issfa::summary::text::seconds;
 use issfa::{Error, Result};
 use std::path::Path;
 

@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::options::{Common, Prior, PriorOptions};
 use clap::Args;
 use issfa::data::write::write_npy_f32;
-use issfa::rng::{Purpose, Streams};
+use issfa::lab::rng::{Purpose, Streams};
 use issfa::run::folder::{Output, check_output, prepare_output};
 use issfa::structure::{Shelf, Spectrum};
 use issfa::{report, simulation};

@@ -1,6 +1,5 @@
 //! `issfa structure`: what an expression of structures means.
 
-use super::summary::figure;
 use crate::Outcome;
 use crate::options::{Common, Prior, PriorOptions};
 use clap::{Args, Subcommand};
@@ -8,6 +7,7 @@ use issfa::data::grid::show_grid;
 use issfa::report;
 use issfa::run::folder::{Output, check_output, prepare_output};
 use issfa::structure::{Shelf, Spectrum, Structure};
+use issfa::summary::text::figure;
 use std::path::PathBuf;
 
 /// Look at a structure before using it

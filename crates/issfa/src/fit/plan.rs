@@ -9,6 +9,7 @@ use crate::kernels::Kernel;
 use crate::numeric::linalg::Real;
 use crate::run::inputs;
 use crate::run::settings::{Checked, Precision};
+pub use crate::spectral::TILE;
 use crate::structure::Shelf;
 use serde::Serialize;
 use std::collections::BTreeMap;

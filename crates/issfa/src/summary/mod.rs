@@ -7,6 +7,7 @@ mod fitted;
 pub mod overview;
 pub mod results;
 pub mod synchrony;
+pub mod text;
 
 pub use features::{FeatureRow, PersistentFeatures};
 pub(crate) use fitted::ChainRecord;

@@ -60,6 +60,12 @@ pub struct Overview {
     /// What rank 0 brought to the messages of a sweep; 0 where it was alone.
     pub bytes_sent_per_sweep: f64,
     pub verdict: Vec<String>,
+    /// The persistent features, by variance explained.
+    #[serde(skip)]
+    pub features: Vec<FeatureRow>,
+    /// Whether their smoothness is in millimetres.
+    #[serde(skip)]
+    pub is_in_millimetres: bool,
 }
 
 impl Overview {
@@ -101,6 +107,8 @@ impl Overview {
             kernel_shares: shares(&counters),
             bytes_sent_per_sweep: counters.bytes_sent as f64 / n_sweeps.max(1) as f64,
             verdict: Vec::new(),
+            features: table.clone(),
+            is_in_millimetres: record.images,
         };
         overview.verdict = overview.judge(settings.max_features);
         overview

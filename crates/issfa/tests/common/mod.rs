@@ -1,12 +1,12 @@
 //! What the integration tests share: small models with informative priors, comparisons, and dense slow twins.
 #![allow(dead_code)] // Each test file uses some of these.
 
-use issfa::model::{
+use issfa::lab::model::{
     Entry, GammaPrior, InverseGammaPrior, Loadings, Model, NormalPrior, Priors, State, WeightMeanPrior, simulate,
 };
-use issfa::numeric::linalg::{Real, cholesky};
-use issfa::rng::{Purpose, Stream, Streams};
-use issfa::spectral::FeatureSpectra;
+use issfa::lab::numeric::linalg::{Real, cholesky};
+use issfa::lab::rng::{Purpose, Stream, Streams};
+use issfa::lab::spectral::FeatureSpectra;
 use issfa::structure::{Curve, Spectrum, Structure, expression};
 use rand::RngExt;
 use std::f64::consts::PI;
