@@ -44,6 +44,8 @@
 //! | how good it is, what it looks like | [`simulation`], [`evaluate`], [`report`] |
 //! | how we know | [`selftest`], [`lab::model::log_joint`] |
 
+#![warn(missing_docs)]
+
 mod chain;
 pub mod comm;
 pub mod data;

@@ -10,35 +10,60 @@ pub type Stream = ChaCha8Rng;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Purpose {
+    /// Simulated truth and data.
     Simulation = 1,
+    /// States and data from the prior: tests, `prior-sample`.
     Prior = 2,
+    /// Where a chain starts.
     Initial = 3,
+    /// The draw of all features, by tile (or by feature under a mask).
     Features = 10,
+    /// The noise variance.
     Noise = 11,
+    /// Which half of the rows changes first, features' probabilities and their order.
     RowSplit = 12,
+    /// Activations and weights, by chunk of rows.
     SharedActivations = 13,
+    /// Numbers of proposed unique features.
     UniqueCounts = 14,
+    /// Their weights (even indices) and their acceptance (odd ones), by row.
     UniqueProposals = 15,
+    /// Spectra of newborn features, by row and tile.
     UniqueSpectra = 16,
+    /// The parameters of the curve.
     Theta = 17,
+    /// Moves along the ridge.
     Rescale = 18,
+    /// alpha.
     IbpStrength = 19,
+    /// beta.
     IbpRepulsion = 20,
+    /// tau.
     WeightMeans = 21,
+    /// nu.
     WeightPrecisions = 22,
+    /// The order of features drawn one by one.
     FeatureOrder = 23,
+    /// What was not observed, for the draw of features.
     MissingCells = 24,
+    /// What was not observed of rows whose unique features may change.
     MissingRows = 25,
+    /// Rows that were not part of the fit, by row.
     NewRows = 30,
+    /// Which cells are hidden for a test.
     HiddenCells = 31,
+    /// Circular shifts of time courses.
     SynchronyShifts = 32,
 }
 
 /// The streams of one sweep of one chain.
 #[derive(Clone, Copy, Debug)]
 pub struct Streams {
+    /// The user's.
     pub seed: u64,
+    /// From 1; 0 for what belongs to none.
     pub chain: u32,
+    /// From 1; 0 for what comes before.
     pub sweep: u64,
 }
 

@@ -55,15 +55,21 @@ impl Subject {
 /// The tiny model of the test.
 #[derive(Clone, Debug)]
 pub struct Tiny {
+    /// T.
     pub n_rows: usize,
+    /// As an expression.
     pub structure: String,
+    /// As an expression.
     pub curve: String,
+    /// The prior of tau.
     pub weight_mean: WeightMeanPrior,
     /// How often the subject is applied between before and after.
     pub applications: u64,
+    /// The cap on features: states beyond it are left out.
     pub max_features: usize,
-    /// What is observed: the sites of the mask (all where empty), and the cells (row, column of the mask) that are missing.
+    /// The sites that are observed, all where empty.
     pub mask: Vec<usize>,
+    /// Cells (row, column of the mask) that are missing.
     pub holes: Vec<(usize, u32)>,
     /// As in the model.
     pub joint_every: u64,
@@ -236,7 +242,9 @@ impl Moments {
 /// How far each statistic moved, in standard errors.
 #[derive(Clone, Debug)]
 pub struct Report {
+    /// The name of what was applied.
     pub subject: String,
+    /// Independent draws asked for.
     pub repeats: u64,
     /// One a statistic; 0 where nothing changed in any repeat.
     pub z: Vec<f64>,

@@ -18,17 +18,26 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Simulation {
+    /// Decides everything that is drawn.
     pub seed: u64,
+    /// To be fitted.
     pub rows: usize,
+    /// To be predicted.
     pub heldout_rows: usize,
+    /// As text: `100x100`.
     pub grid: String,
+    /// As an expression; by default paths along every axis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<String>,
+    /// As an expression.
     pub curve: String,
+    /// True ones.
     pub features: usize,
     /// The probability that a row uses a feature.
     pub density: f64,
+    /// One a parameter of the curve.
     pub theta: Vec<f64>,
+    /// Of all features.
     pub weight_mean: f64,
     /// Each feature's weights have a variance drawn uniformly from this range.
     pub weight_variance: [f64; 2],

@@ -37,7 +37,9 @@ pub trait Comm: Send + Sync {
 /// rank 0 had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
+    /// Messages sent.
     pub n_calls: u64,
+    /// Their bytes.
     pub n_bytes: u64,
 }
 
@@ -49,11 +51,13 @@ pub struct TrafficCounter {
 }
 
 impl TrafficCounter {
+    /// Counts one message.
     pub fn add(&self, n_bytes: usize) {
         self.n_calls.fetch_add(1, Ordering::Relaxed);
         self.n_bytes.fetch_add(n_bytes as u64, Ordering::Relaxed);
     }
 
+    /// What was counted up to now.
     pub fn so_far(&self) -> Traffic {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Traffic { n_calls: read(&self.n_calls), n_bytes: read(&self.n_bytes) }

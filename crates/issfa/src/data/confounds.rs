@@ -22,9 +22,11 @@ const SHOWN: usize = 40;
 /// A run's confounds: named columns, one value a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Confounds {
+    /// Of the columns, in order.
     pub names: Vec<String>,
     /// Rows x columns, row-major; all finite.
     pub values: Vec<f64>,
+    /// As many as the run has.
     pub n_rows: usize,
 }
 

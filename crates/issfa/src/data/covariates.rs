@@ -13,6 +13,7 @@ const CONSTANT: f64 = 1e-20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Detrend {
+    /// Trends stay where they are.
     #[default]
     None,
     /// A straight line over the rows of a run.
@@ -111,10 +112,12 @@ impl Covariates {
         &self.names
     }
 
+    /// Covariates of each row.
     pub fn n_columns(&self) -> usize {
         self.names.len()
     }
 
+    /// Rows that have covariates; 0 where there are no columns.
     pub fn n_rows(&self) -> usize {
         self.values.len() / self.names.len().max(1)
     }

@@ -110,6 +110,7 @@ impl Mask {
         write_npy_f32(path, grid, &self.scatter(&vec![1.0; self.n_columns()], 0.0))
     }
 
+    /// Whether every site takes part.
     pub fn is_full(&self) -> bool {
         self.sites.is_none()
     }
@@ -119,6 +120,7 @@ impl Mask {
         self.sites.as_ref().map_or(self.n_grid_sites, Vec::len)
     }
 
+    /// Sites of the grid, inside or not.
     pub fn n_grid_sites(&self) -> usize {
         self.n_grid_sites
     }

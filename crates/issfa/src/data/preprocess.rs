@@ -12,6 +12,7 @@ const CONSTANT: f64 = 1e-20;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Centering {
+    /// Nothing.
     #[default]
     None,
     /// Each site's mean over the rows of its run.
@@ -49,6 +50,7 @@ pub enum MeansOf<'a> {
 /// The way back adds the means, and not the covariates' share: that was not wanted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preprocessing {
+    /// Which means are subtracted.
     pub centering: Centering,
     /// Names of the covariates.
     pub covariates: Vec<String>,

@@ -48,6 +48,7 @@ struct RunSums {
 
 /// The fits of all runs.
 pub struct RunFits {
+    /// Each run's own.
     pub runs: Vec<RunFit>,
     /// Means over all rows, and slopes that all runs share.
     pub overall: RunFit,
@@ -56,6 +57,7 @@ pub struct RunFits {
 }
 
 impl Regression {
+    /// Before any row.
     pub fn new(n_runs: usize, n_columns: usize, n_covariates: usize) -> Regression {
         let p = n_covariates + 1;
         let empty = || RunSums { products: vec![0.0; p * n_columns], gram: vec![0.0; p * p], lacking: HashMap::new() };

@@ -20,6 +20,7 @@ const REMEDY: &str = "give one label a row, or a line a run with its name and it
 pub struct NamedRun {
     /// Fit for a file's name: letters, digits, '-', '_' and '.'.
     pub name: String,
+    /// The length of the stretch.
     pub n_rows: usize,
 }
 

@@ -32,6 +32,7 @@ pub struct Coverage {
 
 /// A simulation's truth under the mask, row-major, in the user's units.
 pub struct Truth<'a> {
+    /// By column of the mask.
     pub features: &'a [Vec<f32>],
     /// Rows x features.
     pub weights: &'a [f64],

@@ -26,12 +26,15 @@ const MOST_COMPONENTS: usize = 200;
 /// The figures of `issfa evaluate --data`.
 #[derive(Clone, Debug, Serialize)]
 pub struct HiddenReport {
+    /// Cells that were hidden.
     pub n_hidden: usize,
     /// Mean squared error of the hidden cells, in the user's units squared.
     pub hidden_cell_error: f64,
     /// One minus the error over the variance of the hidden cells, after centring as the fit asks.
     pub r2: f64,
+    /// The same error of PCA.
     pub pca_hidden_cell_error: f64,
+    /// The same share of PCA.
     pub pca_r2: f64,
     /// The number of components with the least error on these very cells (the choice favours PCA).
     pub pca_dimension: usize,

@@ -37,19 +37,27 @@ pub struct TruthReport {
     pub final_sample_recovery_error: f64,
     /// The same for the posterior mean given the true weights.
     pub oracle_feature_recovery_error: f64,
+    /// Of each true feature with the found one nearest to it, the mean absolute cosine.
     pub mean_cosine: f64,
+    /// The least of these cosines.
     pub min_cosine: f64,
     /// True features with a cosine of at least 0.7.
     pub n_found: usize,
+    /// True features.
     pub n_true: usize,
+    /// Persistent features of the run.
     pub n_persistent: usize,
+    /// Features in a kept sweep, on average.
     pub n_features_mean: f64,
     /// Excess kurtosis of all entries of W on unit-norm shared features, mean over kept draws.
     pub weight_kurtosis: f64,
+    /// The same of the true weights.
     pub truth_weight_kurtosis: f64,
     /// Shares of numbers whose 90% interval, from at least 19 kept draws, holds the truth.
     pub feature_coverage: Option<f64>,
+    /// The same of noise-free training rows.
     pub training_coverage: Option<f64>,
+    /// The same of noise-free held-out rows.
     pub heldout_coverage: Option<f64>,
 }
 

@@ -31,6 +31,7 @@ const DIRECTIONS: [(&str, &str); 3] = [("L", "R"), ("P", "A"), ("I", "S")];
 /// What a brain figure shows.
 #[derive(Debug, Clone)]
 pub struct BrainFigure<'a> {
+    /// At the top of the figure.
     pub title: String,
     /// The feature; NaN outside of the mask.
     pub feature: Volume<'a>,
@@ -40,6 +41,7 @@ pub struct BrainFigure<'a> {
     pub threshold_note: String,
     /// Drawn in grey under the feature, resampled by the affines; it may have another grid and affine than the feature.
     pub background: Option<Volume<'a>>,
+    /// One a run.
     pub time_courses: Vec<TimeCourse>,
     /// Seconds between rows, where known: then the x axis is in seconds, else in rows ("volume").
     pub repetition_seconds: Option<f64>,

@@ -27,7 +27,9 @@ const COLUMN_GAP: f64 = 30.0;
 /// One run's weights of the feature. NaN where there is no value.
 #[derive(Debug, Clone, Default)]
 pub struct TimeCourse {
+    /// Of the run.
     pub name: String,
+    /// By row.
     pub weights: Vec<f64>,
     /// Whether the feature is on in that row (probability at least one half); rows past its end count as on.
     pub active: Vec<bool>,

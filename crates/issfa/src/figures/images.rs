@@ -16,30 +16,39 @@ const CAPTION: f64 = 13.0;
 /// A field on a grid, row-major, with a caption; without values it leaves its place empty.
 #[derive(Debug, Clone, Default)]
 pub struct Panel {
+    /// Over the panel.
     pub caption: String,
+    /// Sites along each axis.
     pub grid: Vec<usize>,
+    /// One a site, or none.
     pub values: Vec<f64>,
 }
 
 /// A row of panels with a label on its left.
 #[derive(Debug, Clone, Default)]
 pub struct GalleryRow {
+    /// On the left.
     pub label: String,
+    /// From left to right.
     pub panels: Vec<Panel>,
 }
 
 /// What a panel's scale is taken from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Limits {
+    /// Each panel's own values.
     #[default]
     PerPanel,
+    /// The values of all panels.
     Shared,
 }
 
 /// How a gallery is drawn.
 #[derive(Debug, Clone, Copy)]
 pub struct GalleryOptions {
+    /// How values are coloured.
     pub colours: Colours,
+    /// What the scale is taken from.
     pub limits: Limits,
     /// Panels side by side, at most; further ones go to blocks below. Wide panels take fewer.
     pub n_columns: usize,

@@ -15,29 +15,37 @@ const GAP: f64 = 18.0;
 /// A named line; a point where either number is not finite breaks it.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
+    /// For the legend.
     pub name: String,
+    /// Places along the axis.
     pub x: Vec<f64>,
+    /// One value a place.
     pub y: Vec<f64>,
 }
 
 /// A labelled line across a panel.
 #[derive(Debug, Clone, Default)]
 pub struct Mark {
+    /// Where the line stands.
     pub at: f64,
+    /// What is written at it.
     pub label: String,
 }
 
 /// One panel of a stack.
 #[derive(Debug, Clone, Default)]
 pub struct LinePanel {
+    /// Beside the panel.
     pub y_label: String,
     /// Shown under the last panel only.
     pub x_label: String,
+    /// What is drawn.
     pub series: Vec<Series>,
     /// For example where burn-in ends.
     pub vertical: Option<Mark>,
     /// For example a true value.
     pub horizontal: Option<Mark>,
+    /// Of the values.
     pub scale: Scale,
 }
 

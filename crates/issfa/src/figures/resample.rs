@@ -12,7 +12,9 @@ const FARTHEST: f64 = 1e9;
 /// index = (x * ny + y) * nz + z.
 #[derive(Debug, Clone, Copy)]
 pub struct Volume<'a> {
+    /// Voxels along x, y and z.
     pub grid: [usize; 3],
+    /// One a voxel.
     pub values: &'a [f32],
     /// Voxel indices to millimetres: to the right, anterior, superior.
     pub affine: Affine,

@@ -3,6 +3,7 @@
 /// How values map to places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scale {
+    /// Equal steps are equally long.
     #[default]
     Linear,
     /// Logarithm to base 10; values of 0 and below have no place.
@@ -60,7 +61,9 @@ impl Scale {
 /// A marked place on an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tick {
+    /// What is marked.
     pub value: f64,
+    /// How it is written.
     pub label: String,
 }
 

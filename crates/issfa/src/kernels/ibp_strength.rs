@@ -13,6 +13,7 @@ pub fn conditional(prior: GammaPrior, n_features: usize, n_rows: usize, repulsio
     }
 }
 
+/// Draws it from its conditional.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, turn: &Turn) -> Info {
     let given =
         conditional(model.priors.ibp_strength, state.n_features(), state.loadings.n_rows(), state.ibp_repulsion);

@@ -24,7 +24,9 @@ use crate::spectral::Projections;
 /// Where in a chain a kernel runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
+    /// The random streams of the sweep.
     pub streams: Streams,
+    /// Before or after burn-in.
     pub phase: Phase,
 }
 
@@ -44,9 +46,13 @@ pub enum Phase {
 /// What a kernel did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Info {
+    /// Changes that were proposed.
     pub proposed: u32,
+    /// Those that were accepted.
     pub accepted: u32,
+    /// Features that came to be.
     pub births: u32,
+    /// Features that ceased to be.
     pub deaths: u32,
 }
 
@@ -54,17 +60,29 @@ pub struct Info {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kernel {
+    /// All features, jointly \[M2\].
     Features,
+    /// The features one after the other \[M2\]; of whole rows only.
     FeaturesOneByOne,
+    /// The noise variance \[M3\].
     Noise,
+    /// Activations and weights of features that several rows use \[M4\].
     SharedActivations,
+    /// Mixtures pulled apart and copies joined, during burn-in only.
     TidyUp,
+    /// Births and deaths of features that one row uses \[M5\].
     UniqueFeatures,
+    /// The parameters of the spectral curve \[M6\].
     Theta,
+    /// Features against weights, along what the likelihood cannot see \[M7\].
     Rescale,
+    /// alpha \[M8\].
     IbpStrength,
+    /// beta \[M9\].
     IbpRepulsion,
+    /// tau \[M10\].
     WeightMeans,
+    /// nu \[M11\].
     WeightPrecisions,
 }
 

@@ -11,6 +11,7 @@ pub fn conditional(prior: InverseGammaPrior, n_cells: f64, squared_residual: f64
     InverseGammaPrior { shape: prior.shape + 0.5 * n_cells, scale: prior.scale + 0.5 * squared_residual }
 }
 
+/// Draws it from its conditional.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn) -> Info {
     if !projections.residual_is_fresh() {
         refresh(model, state, projections);

@@ -14,8 +14,11 @@ const SDS: [f64; 3] = [0.3, 0.1, 0.03];
 /// What the move looks at: everything else cancels.
 #[derive(Clone, Debug)]
 pub struct Scales {
+    /// xi, one a parameter of the curve.
     pub ln_theta: Vec<f64>,
+    /// tau, one a feature.
     pub weight_means: Vec<f64>,
+    /// nu, one a feature.
     pub weight_precisions: Vec<f64>,
 }
 

@@ -29,7 +29,9 @@ const BURN_IN_ROW_SWEEPS: u32 = 3;
 pub struct FeatureTerms {
     /// `g = S_k . S_k`.
     pub squared_norm: f64,
+    /// sigma^2.
     pub noise_variance: f64,
+    /// The prior of an active weight: tau_k and nu_k.
     pub weight: NormalPrior,
     /// `ln(pi_k / (1 - pi_k))`; `None` where the activation may not change.
     pub ln_prior_odds: Option<f64>,

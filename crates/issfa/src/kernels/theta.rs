@@ -28,13 +28,17 @@ const WALK_SDS: [f64; 4] = [0.3, 0.1, 0.03, 0.01];
 
 /// `ln p(xi | S)` up to a constant, as a function of xi.
 pub struct Target<'a> {
+    /// The curve over the modes.
     pub spectrum: &'a Spectrum,
+    /// Of xi, one a parameter.
     pub priors: &'a [NormalPrior],
+    /// K.
     pub n_features: f64,
     /// `sum_k S_kv^2` for every mode.
     pub energies: &'a [f64],
     /// Which modes this rank knows the energies of.
     pub tiles: Tiles,
+    /// Who knows the energies of the other modes.
     pub comm: &'a dyn Comm,
     /// Only every so many-th tile of modes is looked at, and counted as often: 1 for the target itself.
     pub stride: usize,
@@ -42,7 +46,9 @@ pub struct Target<'a> {
 
 /// The target and its derivatives at a point.
 pub struct Expansion {
+    /// `ln p(xi | S)`, up to the target's constant.
     pub value: f64,
+    /// In xi.
     pub gradient: Vec<f64>,
     /// Row-major.
     pub hessian: Vec<f64>,
@@ -172,6 +178,7 @@ fn weighted_sum(weights: &Tileful, c: &Option<Tileful>, d: &Option<Tileful>) -> 
 
 /// The normal approximation at the mode: negative Hessian as eigenvectors and floored eigenvalues.
 pub struct Approximation {
+    /// Where the target is largest.
     pub mode: Vec<f64>,
     curvature: Eigen,
 }
@@ -272,6 +279,7 @@ fn solve(curvature: &Eigen, gradient: &[f64]) -> Vec<f64> {
     (0..n).map(|p| (0..n).map(|i| curvature.vectors[p * n + i] * scaled[i]).sum()).collect()
 }
 
+/// An independence proposal at the mode, then a step of a random walk; or a draw from the approximation.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, turn: &Turn) -> Info {
     let mut stream = turn.streams.stream(Purpose::Theta, 0, 0);
     if state.n_features() == 0 {

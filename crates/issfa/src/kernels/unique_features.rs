@@ -51,6 +51,7 @@ struct Newborn {
     weight_precision: f64,
 }
 
+/// Proposes a new set of unique features to every row, as many rounds as the model says.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn) -> Info {
     let precisions = model.spectrum.precisions(&state.theta());
     let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();

@@ -12,6 +12,7 @@ pub fn conditional(prior: NormalPrior, weight_precision: f64, n_active: f64, sum
     NormalPrior { mean: (prior.precision * prior.mean + weight_precision * sum) / precision, precision }
 }
 
+/// Draws them from their conditionals, unless they are fixed.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, turn: &Turn) -> Info {
     let WeightMeanPrior::Normal(prior) = model.priors.weight_mean else { return Info::default() };
     let mut stream = turn.streams.stream(Purpose::WeightMeans, 0, 0);

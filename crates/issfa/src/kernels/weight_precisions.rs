@@ -10,6 +10,7 @@ pub fn conditional(prior: GammaPrior, n_active: f64, squares: f64) -> GammaPrior
     GammaPrior { shape: prior.shape + 0.5 * n_active, rate: prior.rate + 0.5 * squares }
 }
 
+/// Draws them from their conditionals.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, turn: &Turn) -> Info {
     let mut stream = turn.streams.stream(Purpose::WeightPrecisions, 0, 0);
     for (feature, (n_active, _, squares)) in weight_moments(state, &state.weight_means).into_iter().enumerate() {

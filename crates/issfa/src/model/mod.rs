@@ -35,7 +35,9 @@ pub struct Model<R> {
     pub domain: Domain,
     /// Norms of the rows of the data.
     pub row_norms: Vec<f64>,
+    /// The curve over the modes.
     pub spectrum: Spectrum,
+    /// Of all parameters.
     pub priors: Priors,
     /// The truncation of the joint prior of activations, strength and repulsion.
     pub max_features: usize,
@@ -45,7 +47,9 @@ pub struct Model<R> {
     pub row_sweeps: u32,
     /// Under a mask: every so many sweeps, beginning with the first, features are drawn jointly with what lies outside.
     pub joint_every: u64,
+    /// How theta is updated.
     pub theta_step: ThetaStep,
+    /// The other processes of the job.
     pub comm: Arc<dyn Comm>,
 }
 

@@ -3,27 +3,34 @@
 /// Gamma with `shape` and `rate`: density proportional to `x^(shape-1) exp(-rate x)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GammaPrior {
+    /// Of the density `x^(shape - 1) exp(-rate x)`.
     pub shape: f64,
+    /// One over the scale.
     pub rate: f64,
 }
 
 /// Inverse gamma with `shape` and `scale`: density proportional to `x^(-shape-1) exp(-scale / x)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InverseGammaPrior {
+    /// Of the density `x^(-shape - 1) exp(-scale / x)`.
     pub shape: f64,
+    /// The inverse has this rate.
     pub scale: f64,
 }
 
 /// Normal with `mean` and `precision` (one over the variance).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NormalPrior {
+    /// Where it is centred.
     pub mean: f64,
+    /// One over the variance.
     pub precision: f64,
 }
 
 /// The prior of a feature's mean weight, tau.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WeightMeanPrior {
+    /// Each drawn from this.
     Normal(NormalPrior),
     /// Not a parameter at all (isFA fixes it at 0).
     Fixed(f64),

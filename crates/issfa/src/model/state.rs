@@ -13,7 +13,9 @@ pub struct State<R> {
     pub loadings: Loadings,
     /// S U, in the precision of the data.
     pub features: FeatureSpectra<R>,
+    /// For life, ever larger ones for later births.
     pub feature_ids: Vec<u64>,
+    /// What the next feature will be called.
     pub next_feature_id: u64,
     /// tau_k.
     pub weight_means: Vec<f64>,
@@ -46,6 +48,7 @@ impl<R: Real> State<R> {
         }
     }
 
+    /// K.
     pub fn n_features(&self) -> usize {
         self.feature_ids.len()
     }

@@ -15,10 +15,13 @@ pub struct Bundle {
 
 /// An element type that can be stored.
 pub trait Element: Copy {
+    /// The name in safetensors files.
     const DTYPE: Dtype;
     /// NumPy's name of the little-endian type.
     const NPY: &'static str;
+    /// Little-endian bytes.
     fn write(values: &[Self]) -> Vec<u8>;
+    /// What [`Element::write`] wrote.
     fn read(bytes: &[u8]) -> Vec<Self>;
 }
 

@@ -26,11 +26,15 @@ pub trait Real:
     const BYTES: usize;
     /// The relative spacing of numbers near 1.
     const EPSILON: f64;
+    /// The nearest number of this precision.
     fn from_f64(value: f64) -> Self;
+    /// The same number in double precision.
     fn to_f64(self) -> f64;
     /// `self * factor + addend`, rounded once: the same bits on every machine, fast where the machine fuses.
     fn mul_add(self, factor: Self, addend: Self) -> Self;
+    /// 0.
     fn zero() -> Self;
+    /// 1.
     fn one() -> Self;
     /// Values and scratch space by the precision that they are in.
     fn by_precision<'a>(values: &'a mut [Self], scratch: &'a mut Vec<Self>) -> Either<'a>;
@@ -74,7 +78,9 @@ real!(f64, "f64", 8, 1e-10, Double);
 
 /// Values and scratch space in one of the two precisions.
 pub enum Either<'a> {
+    /// float32.
     Single(&'a mut [f32], &'a mut Vec<f32>),
+    /// float64.
     Double(&'a mut [f64], &'a mut Vec<f64>),
 }
 
@@ -147,6 +153,7 @@ pub fn multiply<R: Real>(out: &mut [R], a: View<R>, b: View<R>) {
 /// Eigenvalues in ascending order and orthonormal eigenvectors of a symmetric matrix.
 #[derive(Clone, Debug)]
 pub struct Eigen {
+    /// In ascending order.
     pub values: Vec<f64>,
     /// Row-major n x n; column i belongs to value i.
     pub vectors: Vec<f64>,

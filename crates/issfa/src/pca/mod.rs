@@ -12,6 +12,7 @@ const BLOCK: usize = 256;
 
 /// Unit-norm components (as spectra) by descending eigenvalue.
 pub struct Components<R> {
+    /// One a component.
     pub spectra: FeatureSpectra<R>,
 }
 

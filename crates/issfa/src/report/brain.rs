@@ -23,6 +23,7 @@ pub enum Which {
     /// The first and the last of the ranking; of a single run, those that explain most.
     #[default]
     Ends,
+    /// Every one of them.
     All,
     /// By id.
     These(Vec<u64>),

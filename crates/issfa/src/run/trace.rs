@@ -51,22 +51,35 @@ impl UserUnits {
 /// One sweep in numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceRow {
+    /// From 1.
     pub chain: u32,
+    /// From 1.
     pub sweep: u64,
     /// The duration of this sweep.
     pub seconds: f64,
+    /// Features after the sweep.
     pub n_features: usize,
+    /// Those that several rows use.
     pub n_shared: usize,
+    /// Active entries of Z.
     pub n_activations: usize,
+    /// sigma^2.
     pub noise_variance: f64,
+    /// One a parameter of the curve.
     pub theta: Vec<f64>,
+    /// alpha.
     pub ibp_strength: f64,
+    /// beta.
     pub ibp_repulsion: f64,
     /// `ln p(Y | W, S, sigma^2)` at the feature draw.
     pub ln_likelihood: f64,
+    /// Whether the proposal at the mode was taken.
     pub theta_accepted: bool,
+    /// Unique features that came to be.
     pub births: u32,
+    /// Unique features that ceased to be.
     pub deaths: u32,
+    /// Rows that were proposed other unique features, over all rounds.
     pub proposals: u32,
     /// The mean squared residual of the held-out rows; empty without any.
     pub heldout_residual: Option<f64>,
@@ -189,10 +202,12 @@ impl TraceWriter {
         Ok(TraceWriter { path: path.to_path_buf(), file: BufWriter::new(file) })
     }
 
+    /// Adds a row, which may stay in memory for a while.
     pub fn push(&mut self, row: &TraceRow) -> Result<()> {
         self.write(&TABLE.line(&row.cells()))
     }
 
+    /// Hands all rows to the system.
     pub fn flush(&mut self) -> Result<()> {
         self.file.flush().map_err(Error::write(&self.path))
     }

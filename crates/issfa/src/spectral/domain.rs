@@ -1,6 +1,7 @@
 //! What the columns of the data are: modes, where whole rows were observed, or sites, where some cells were not.
 //!
-//! This is the only place that chooses between the two; everything above asks a domain for projections, draws and means.
+//! Everything above asks a domain for projections, draws and means and need not know which it is. The two kernels that do
+//! something else where cells are missing (births, and the joining of twins) look at it once each.
 
 use super::{FeatureConditional, FeatureSpectra, OneByOne, Pass, Projections, SpectralData, Tiles, Window};
 use crate::comm::Comm;

@@ -3,7 +3,9 @@
 /// One active feature of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
+    /// The place of the feature.
     pub feature: usize,
+    /// Its weight.
     pub weight: f64,
 }
 
@@ -28,10 +30,12 @@ impl Loadings {
         Loadings { rows, counts }
     }
 
+    /// T.
     pub fn n_rows(&self) -> usize {
         self.rows.len()
     }
 
+    /// K.
     pub fn n_features(&self) -> usize {
         self.counts.len()
     }

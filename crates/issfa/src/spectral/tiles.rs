@@ -12,6 +12,7 @@ use std::path::Path;
 /// How `n_modes` modes are cut into tiles, and which of them this process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiles {
+    /// Of all tiles, whoever holds them.
     pub n_modes: usize,
     /// The tiles of this rank, first and end; `None` where every rank holds all of them.
     part: Option<(usize, usize)>,
@@ -112,14 +113,17 @@ impl<R: Real> SpectralData<R> {
         self.values.chunks_mut((TILE * self.n_rows).max(1)).enumerate().map(move |(at, tile)| (first + at, tile))
     }
 
+    /// T.
     pub fn n_rows(&self) -> usize {
         self.n_rows
     }
 
+    /// V: modes, or sites of a window.
     pub fn n_modes(&self) -> usize {
         self.tiles.n_modes
     }
 
+    /// How columns are cut.
     pub fn tiles(&self) -> Tiles {
         self.tiles
     }
@@ -293,10 +297,12 @@ impl<R: Real> FeatureSpectra<R> {
         }
     }
 
+    /// K.
     pub fn n_features(&self) -> usize {
         self.n_features
     }
 
+    /// How modes are cut.
     pub fn tiles(&self) -> Tiles {
         self.tiles
     }

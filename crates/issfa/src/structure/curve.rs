@@ -104,8 +104,11 @@ pub struct Spectrum {
 /// What [`Spectrum::differentiate`] fills, for up to a tile of modes and two parameter sets.
 #[derive(Clone, Debug)]
 pub struct CurveBatch {
+    /// `h_v`.
     pub precisions: Tileful,
+    /// Derivatives of h by the linear form of each set.
     pub first: [Tileful; 2],
+    /// Second derivatives of h by the linear form of each set.
     pub second: [Tileful; 2],
     forms: Tileful,
 }
@@ -120,7 +123,9 @@ impl Default for CurveBatch {
 /// `h` and its derivatives in xi at one mode.
 #[derive(Clone, Debug, Default)]
 pub struct CurvePoint {
+    /// h.
     pub precision: f64,
+    /// One a parameter.
     pub gradient: Vec<f64>,
     /// Row-major, symmetric.
     pub hessian: Vec<f64>,

@@ -29,8 +29,11 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphFile {
+    /// Where it was.
     pub path: PathBuf,
+    /// Of its bytes.
     pub checksum: String,
+    /// Rows of the matrix.
     pub n_sites: usize,
 }
 

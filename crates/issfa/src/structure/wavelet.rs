@@ -13,7 +13,9 @@ use super::{Basis, Direction};
 /// Which wavelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
+    /// Steps.
     Haar,
+    /// Daubechies' with four coefficients, periodised.
     D4,
 }
 

@@ -17,17 +17,23 @@ const TABLE: Format = Format { separator: '\t', remedy: "" };
 /// Posterior-mean features with everything known about them, ordered by variance explained.
 #[derive(Clone, Debug)]
 pub struct PersistentFeatures {
+    /// Sites along each axis.
     pub grid: Vec<usize>,
+    /// Which sites take part.
     pub mask: Mask,
     /// By column of the mask; unit norm, the largest absolute value positive.
     pub means: Vec<Vec<f32>>,
+    /// Standard deviations over kept sweeps, by column of the mask.
     pub sds: Vec<Vec<f32>>,
     /// The probability that a site exceeds [`PersistentFeatures::exceed`] mean absolute values of the feature.
     pub exceedance: Vec<Vec<f32>>,
+    /// In mean absolute values.
     pub exceed: f64,
-    /// For each feature, by row: mean weight and probability of being active, where present.
+    /// For each feature, by row: the mean weight, where present.
     pub weights: Vec<Vec<f32>>,
+    /// For each feature, by row: the probability of being active, where present.
     pub activation: Vec<Vec<f32>>,
+    /// A line a feature.
     pub table: Vec<FeatureRow>,
     /// Rows of the fit.
     pub n_rows: usize,
@@ -38,6 +44,7 @@ pub struct PersistentFeatures {
 /// A line of `features.tsv`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeatureRow {
+    /// For life.
     pub id: u64,
     /// Share of kept sweeps in which the feature was there.
     pub presence: f64,
@@ -57,12 +64,15 @@ pub struct FeatureRow {
 /// What the features of a fit are about.
 #[derive(Clone, Copy)]
 pub struct About<'a> {
+    /// Sites along each axis.
     pub grid: &'a [usize],
+    /// Which sites take part.
     pub mask: &'a Mask,
     /// The distance between neighbouring sites along each axis.
     pub steps: &'a [f64],
-    /// Rows of the fit, and the places of those that were not part of it.
+    /// Rows of the fit.
     pub n_rows: usize,
+    /// Places of input rows that were not part of it.
     pub empty_rows: &'a [usize],
     /// That of the prepared data, in the user's units.
     pub sum_of_squares: f64,

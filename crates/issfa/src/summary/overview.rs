@@ -13,31 +13,46 @@ use std::collections::BTreeMap;
 /// The posterior of one number, over the kept part of all chains.
 #[derive(Clone, Debug, Serialize)]
 pub struct Quantity {
+    /// As in the trace.
     pub name: String,
+    /// Over kept sweeps of all chains.
     pub mean: f64,
     /// The 5%, 50% and 95% points.
     pub quantiles: [f64; 3],
+    /// How many independent draws would say as much.
     pub effective_sample_size: f64,
+    /// Near 1 where halves of chains agree.
     pub split_r_hat: f64,
 }
 
 /// Everything `issfa summary` says.
 #[derive(Clone, Debug, Serialize)]
 pub struct Overview {
+    /// The folder.
     pub run: String,
+    /// Of the program that made it.
     pub version: String,
+    /// Rows of the fit.
     pub n_rows: usize,
+    /// Sites of the grid.
     pub n_sites: usize,
+    /// As an expression.
     pub structure: String,
     /// What was done to the data before sampling.
     pub preparation: String,
+    /// How many ran.
     pub chains: usize,
+    /// By the chain that is least far.
     pub sweeps_done: u64,
+    /// By every chain.
     pub sweeps_planned: u64,
+    /// Sweeps that do not count.
     pub burn_in: u64,
+    /// Kept sweeps, over all chains.
     pub n_kept: usize,
     /// How often each number of features was seen, over all chains.
     pub n_features_posterior: BTreeMap<usize, usize>,
+    /// Features that are there in at least half of the kept sweeps.
     pub n_persistent: usize,
     /// Persistent features that together hold 95% of what all of them explain.
     pub n_carrying_95: usize,
@@ -48,17 +63,23 @@ pub struct Overview {
     pub synchrony: Vec<Synchrony>,
     /// How many principal components Minka's evidence asks for.
     pub minka_dimension: Option<usize>,
+    /// The posterior of the numbers of the trace that matter.
     pub quantities: Vec<Quantity>,
+    /// Names of the parameters of the curve.
     pub theta: Vec<String>,
     /// Median full width at half maximum along each axis, in millimetres for images, else in sites.
     pub smoothness: Vec<f64>,
+    /// The share of sweeps in which theta's proposal was taken.
     pub theta_acceptance: f64,
+    /// The share of proposals that each kernel accepted.
     pub acceptance: BTreeMap<String, f64>,
+    /// Over all sweeps, burn-in too.
     pub seconds_per_sweep: f64,
     /// The share of each kernel in the time of a sweep.
     pub kernel_shares: BTreeMap<String, f64>,
     /// What rank 0 brought to the messages of a sweep; 0 where it was alone.
     pub bytes_sent_per_sweep: f64,
+    /// What looks wrong, and what to do.
     pub verdict: Vec<String>,
     /// The persistent features, by variance explained.
     #[serde(skip)]

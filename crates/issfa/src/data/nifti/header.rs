@@ -23,19 +23,24 @@ pub struct Header {
     pub n_axes: usize,
     /// Sites along x, y and z.
     pub grid: [usize; 3],
+    /// Volumes over time; 1 for a single image.
     pub n_volumes: usize,
     /// How values are stored.
     pub element: Encoding,
     /// Where the values begin.
     pub data_start: u64,
+    /// None where stored values stand for themselves.
     pub scaling: Option<Scaling>,
+    /// Where the voxels lie.
     pub space: Space,
 }
 
 /// Stored values stand for `slope * stored + intercept`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scaling {
+    /// `scl_slope`.
     pub slope: f64,
+    /// `scl_inter`.
     pub intercept: f64,
 }
 

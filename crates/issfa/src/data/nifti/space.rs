@@ -18,11 +18,15 @@ pub struct Space {
     pub pixdim: [f32; 8],
     /// `xyzt_units`: the unit of space in bits 0 to 2, of time in bits 3 to 5.
     pub units: u8,
+    /// `qform_code`: above 0 where the quaternion holds.
     pub qform_code: i16,
     /// The last three parts of the unit quaternion (a, b, c, d).
     pub quaternion: [f32; 3],
+    /// The place of the first voxel under the qform.
     pub qoffset: [f32; 3],
+    /// `sform_code`: above 0 where the rows below hold.
     pub sform_code: i16,
+    /// `srow_x`, `srow_y`, `srow_z`: the affine of the sform.
     pub srows: [[f32; 4]; 3],
 }
 

@@ -3,17 +3,29 @@
 /// The types of numbers that files hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// One byte, 0 or not.
     Bool,
+    /// Signed, one byte.
     I8,
+    /// Signed, two bytes.
     I16,
+    /// Signed, four bytes.
     I32,
+    /// Signed, eight bytes.
     I64,
+    /// Unsigned, one byte.
     U8,
+    /// Unsigned, two bytes.
     U16,
+    /// Unsigned, four bytes.
     U32,
+    /// Unsigned, eight bytes.
     U64,
+    /// Half precision.
     F16,
+    /// Single precision.
     F32,
+    /// Double precision.
     F64,
 }
 
@@ -32,14 +44,18 @@ impl Kind {
 /// Which byte of a number comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
+    /// The least significant.
     Little,
+    /// The most significant.
     Big,
 }
 
 /// How one value is stored; 64-bit integers beyond 2^53 are rounded when read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoding {
+    /// What the number is.
     pub kind: Kind,
+    /// Which of its bytes comes first.
     pub order: ByteOrder,
 }
 

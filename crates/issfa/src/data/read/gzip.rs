@@ -17,6 +17,7 @@ pub struct GzipStream {
 }
 
 impl GzipStream {
+    /// From the start of a file.
     pub fn new(file: File) -> GzipStream {
         GzipStream { member: Some(GzDecoder::new(BufReader::with_capacity(BUFFER, file))) }
     }

@@ -16,6 +16,7 @@ pub struct MappedFile {
 }
 
 impl MappedFile {
+    /// Maps a file.
     pub fn open(path: &Path) -> Result<MappedFile> {
         let file = open_file(path)?;
         // SAFETY: we only read. Another process that cuts the file short meanwhile would end this one with SIGBUS;
@@ -24,6 +25,7 @@ impl MappedFile {
         Ok(MappedFile { map })
     }
 
+    /// All of its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.map
     }

@@ -29,6 +29,7 @@ const CHECKSUM_PIECE: usize = 1 << 20;
 
 /// Rows of one input file, in file order, as f64.
 pub trait RowSource: Send + Sync {
+    /// The file that rows come from, for messages.
     fn path(&self) -> &Path;
 
     /// Number of rows, T; at least 1.

@@ -70,6 +70,7 @@ impl NiftiRows {
         Ok(NiftiRows { path: path.to_path_buf(), header, values: Values::Gzip(Mutex::new(None)) })
     }
 
+    /// The file's header.
     pub fn header(&self) -> &Header {
         &self.header
     }

@@ -14,6 +14,7 @@ pub struct Part {
 }
 
 impl Part {
+    /// A part, which must lie within the source.
     pub fn new(source: Arc<dyn RowSource>, first: usize, n_rows: usize) -> Part {
         assert!(n_rows > 0 && first + n_rows <= source.n_rows(), "a part lies within its source");
         Part { source, first, n_rows }
