@@ -18,12 +18,17 @@ use sweep::SweepInfo;
 /// How long a chain runs and what it keeps. Sweeps count from 1.
 #[derive(Clone, Debug)]
 pub struct Schedule {
+    /// Of its random streams.
     pub seed: u64,
     /// From 1.
     pub chain: u32,
+    /// How many there are in all.
     pub sweeps: u64,
+    /// Sweeps left out at the start.
     pub burn_in: u64,
+    /// Every so many sweeps after burn-in one is kept.
     pub thin: u64,
+    /// What a sweep does, in order.
     pub kernels: Vec<Kernel>,
 }
 
@@ -46,7 +51,9 @@ impl Schedule {
 
 /// A state on its way.
 pub struct Chain<R> {
+    /// Where it stands.
     pub state: State<R>,
+    /// What the last pass over the data has left for the updates of rows.
     pub projections: Projections<R>,
     /// Sweeps done.
     pub sweep: u64,

@@ -15,8 +15,11 @@ use std::collections::HashMap;
 /// What it takes to show a spectrum in the user's units, at the sites that take part.
 #[derive(Clone, Copy)]
 pub struct Shown<'a> {
+    /// The basis.
     pub structure: &'a Structure,
+    /// The sites that take part.
     pub mask: &'a Mask,
+    /// The way back to the user's units.
     pub preprocessing: &'a Preprocessing,
 }
 
@@ -43,13 +46,16 @@ pub struct Posterior {
     pub n_kept: u64,
     /// In the order of their ids.
     pub features: Vec<FeatureMoments>,
+    /// Of the rows, where it is wanted.
     pub reconstruction: Option<Reconstruction>,
 }
 
 /// Running moments of one feature over the kept sweeps in which it was present.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeatureMoments {
+    /// The feature's own, for life.
     pub id: u64,
+    /// Kept sweeps in which it was there.
     pub n_present: u64,
     /// Mean of the unit-norm feature, by site.
     pub mean: Vec<f32>,
@@ -70,6 +76,7 @@ pub struct FeatureMoments {
 /// The running mean of `W S`, in the spectral domain.
 #[derive(Clone, Debug)]
 pub struct Reconstruction {
+    /// Rows x modes.
     pub mean: SpectralData<f32>,
 }
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 /// What happened in a sweep, kernel by kernel.
 #[derive(Clone, Debug, Default)]
 pub struct SweepInfo {
+    /// One a kernel.
     pub steps: Vec<Step>,
     /// `|Y - W S|^2` after the feature draw, with the noise variance drawn from it.
     pub squared_residual: f64,
@@ -17,8 +18,11 @@ pub struct SweepInfo {
 /// One kernel's part.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
+    /// Which.
     pub kernel: Kernel,
+    /// What it did.
     pub info: Info,
+    /// How long it took.
     pub seconds: f64,
 }
 

@@ -149,6 +149,7 @@ impl Observations {
         self.covariates = covariates;
     }
 
+    /// What is regressed out of the rows.
     pub fn covariates(&self) -> &Covariates {
         &self.covariates
     }
@@ -212,6 +213,7 @@ impl Observations {
         self.empty.iter().map(|(run, row)| first_of(*run) + row).collect()
     }
 
+    /// Rows that take part.
     pub fn n_rows(&self) -> usize {
         self.starts[self.sources.len()]
     }
@@ -231,6 +233,7 @@ impl Observations {
         self.mask.n_columns()
     }
 
+    /// The sites that take part.
     pub fn mask(&self) -> &Mask {
         &self.mask
     }
@@ -281,6 +284,7 @@ impl Observations {
         self.sources.len()
     }
 
+    /// The rows of a run.
     pub fn run_rows(&self, run: usize) -> Range<usize> {
         self.starts[run]..self.starts[run + 1]
     }

@@ -8,7 +8,9 @@ use std::fmt::{self, Display};
 /// A setting or an action named in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mention {
+    /// A setting.
     Setting(Setting),
+    /// An action.
     Action(Action),
 }
 
@@ -16,24 +18,33 @@ pub enum Mention {
 /// a value where the text names one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
+    /// Its name.
     pub key: String,
+    /// What to set it to.
     pub value: Option<String>,
 }
 
 /// Something to do with the folder of a run, with settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
+    /// What to do.
     pub verb: Verb,
+    /// With which run.
     pub run: Option<String>,
+    /// With which settings.
     pub settings: Vec<Setting>,
 }
 
 /// What texts of the library advise to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
+    /// Fit again.
     Fit,
+    /// Go on with a run.
     Resume,
+    /// Make its figures.
     Report,
+    /// Measure it on new rows.
     Evaluate,
 }
 

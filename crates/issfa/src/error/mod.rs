@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A failure a user can act on. Our own mistakes are assertions, not variants.
+// The fields are what their names and the messages say.
+#[allow(missing_docs)]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder could not be opened or read.

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 /// Everything that the traffic of a sweep depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
+    /// Rows of the data.
     pub n_rows: usize,
     /// Modes, or sites under a mask.
     pub n_columns: usize,
@@ -19,13 +20,17 @@ pub struct Size {
     pub has_holes: bool,
     /// Under a mask: every so many sweeps features are drawn jointly.
     pub joint_every: u64,
+    /// Features there are.
     pub n_features: usize,
     /// Features that a row uses on average.
     pub active_per_row: f64,
     /// Proposed changes of unique features in a sweep.
     pub proposals: f64,
+    /// Updates of all rows in a sweep.
     pub row_sweeps: u32,
+    /// Rounds of births in a sweep.
     pub birth_rounds: u32,
+    /// Parameters of the curve.
     pub n_theta: usize,
     /// Bytes of a number of the data.
     pub bytes: usize,
@@ -54,7 +59,9 @@ pub enum Way {
 /// Messages of one kind in a sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
+    /// How it goes.
     pub way: Way,
+    /// How often in a sweep.
     pub n_calls: f64,
     /// What one rank brings to one of them, on average over ranks.
     pub n_bytes: f64,

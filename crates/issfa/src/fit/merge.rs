@@ -26,6 +26,7 @@ use toml::Value;
 
 /// A merged run, checked and ready to be written.
 pub struct Merge {
+    /// Those to be merged.
     pub runs: Vec<Run>,
     /// In the order of their new numbers.
     pub chains: Vec<Source>,
@@ -45,7 +46,9 @@ pub struct Merge {
 pub struct Source {
     /// Which of the runs it belongs to, from 0.
     pub run: usize,
+    /// Where it lies.
     pub folder: PathBuf,
+    /// What it draws from.
     pub stream: ChainStream,
 }
 

@@ -28,20 +28,31 @@ const LEAST_PER_ROW: f64 = 0.8;
 /// What a fit will need.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
+    /// Rows of the fit.
     pub n_rows: usize,
+    /// Sites that take part.
     pub n_sites: usize,
+    /// With its sizes.
     pub structure: String,
+    /// How data are stored.
     pub precision: &'static str,
+    /// What it will hold, about.
     pub memory_bytes: u64,
+    /// What is free, where that is known.
     pub memory_available: Option<u64>,
     /// In the folder of `--spill`.
     pub spill_bytes: u64,
+    /// Of each chain.
     pub sweeps: u64,
+    /// How many.
     pub chains: u32,
     /// Rows of the two slices, and the features that the sweeps on them had.
     pub slice_rows: [usize; 2],
+    /// Features that the sweeps on the larger slice had.
     pub slice_features: usize,
+    /// To read and prepare all rows.
     pub load_seconds: f64,
+    /// For several numbers of features.
     pub by_features: Vec<Needs>,
     /// The same on several ranks.
     pub by_ranks: Vec<OnRanks>,
@@ -54,28 +65,37 @@ pub struct Wanted {
     pub n_rows: Option<usize>,
     /// Numbers of ranks, and the network between them.
     pub ranks: Vec<usize>,
+    /// How fast ranks send.
     pub network: Option<Network>,
 }
 
 /// A number of ranks, with a number of features.
 #[derive(Clone, Debug, Serialize)]
 pub struct OnRanks {
+    /// How many ranks.
     pub n_ranks: usize,
+    /// How many features.
     pub n_features: usize,
     /// Of rank 0, which needs most.
     pub memory_bytes: u64,
     /// What a rank brings to the messages of a sweep, on average.
     pub bytes_per_sweep: u64,
+    /// Of a rank in a sweep.
     pub seconds_of_work: f64,
+    /// Of a rank in a sweep.
     pub seconds_to_send: f64,
+    /// Of a sweep.
     pub seconds_per_sweep: f64,
 }
 
 /// Times and sizes for a number of features.
 #[derive(Clone, Debug, Serialize)]
 pub struct Needs {
+    /// How many features.
     pub n_features: usize,
+    /// Of a sweep.
     pub seconds_per_sweep: f64,
+    /// Of all sweeps of all chains.
     pub total_seconds: f64,
     /// Checkpoint, kept draws and results.
     pub disk_bytes: u64,

@@ -17,11 +17,13 @@ use std::sync::Arc;
 /// The ranks of a fit: all of them, and those that share a chain with this one.
 #[derive(Clone)]
 pub struct Ranks {
+    /// Every rank of the job.
     pub all: Arc<dyn Comm>,
     /// The ranks that run the same chains as this one, each holding a part of the data.
     pub own: Arc<dyn Comm>,
     /// Groups run different chains at the same time, each with the data to itself.
     pub n_groups: usize,
+    /// That of this rank.
     pub group: usize,
 }
 

@@ -14,7 +14,9 @@ use crate::spectral::{FeatureSpectra, Pass, Projections, squared_row_norms};
 /// How many updates a row gets, and how many of the first are left out of the means.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
+    /// All of them.
     pub sweeps: usize,
+    /// The first ones, left out.
     pub dropped: usize,
 }
 

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 pub struct Counters {
     /// By kernel name: seconds, proposals, acceptances.
     pub kernels: BTreeMap<String, (f64, u64, u64)>,
+    /// Of all sweeps.
     pub seconds: f64,
     /// Bytes that rank 0 brought to messages in sweeps; none where it is alone.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -30,9 +31,13 @@ fn is_zero(number: &u64) -> bool {
 
 /// A chain at rest.
 pub struct Checkpoint<R> {
+    /// Sweeps done.
     pub sweep: u64,
+    /// Where the chain stands.
     pub state: State<R>,
+    /// What was accumulated.
     pub posterior: Posterior,
+    /// Times and acceptances.
     pub counters: Counters,
 }
 

@@ -33,7 +33,9 @@ pub struct Draws {
 /// New rows are inferred from the mean \[M12\]: the draw scatters about it in every mode, which a new row cannot know of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draw<R> {
+    /// The state of a kept sweep.
     pub state: State<R>,
+    /// Given all else in it.
     pub feature_means: FeatureSpectra<R>,
 }
 

@@ -42,8 +42,11 @@ pub const MEAN_IMAGE: &str = "mean.nii.gz";
 
 /// A run that exists on disk.
 pub struct Run {
+    /// Where it lies.
     pub folder: PathBuf,
+    /// Its settings.
     pub checked: Checked,
+    /// What it was made from.
     pub record: Record,
 }
 
@@ -135,11 +138,17 @@ impl Run {
 /// The folders that commands make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
+    /// Of a fit.
     Run,
+    /// Of a simulation.
     Simulation,
+    /// Of new rows.
     Transform,
+    /// Of draws from the prior.
     PriorSamples,
+    /// Of a structure's eigenvectors.
     StructureShown,
+    /// Of the demo.
     Demo,
 }
 

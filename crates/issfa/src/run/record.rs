@@ -14,7 +14,9 @@ pub const RECORD: &str = "record";
 /// The settings of a run with its record: what `config.toml` holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
+    /// As they were, with those filled in that were left out.
     pub settings: Settings,
+    /// What came of the data.
     pub record: Record,
 }
 
@@ -22,14 +24,21 @@ pub struct Recorded {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
+    /// Of the program.
     pub version: String,
+    /// Of the folder.
     pub format: u32,
+    /// Rows that took part.
     pub n_rows: usize,
+    /// Sites of the grid.
     pub n_sites: usize,
+    /// With its sizes.
     pub structure: String,
+    /// The names of the curve's parameters.
     pub theta: Vec<String>,
     /// Raw data are divided by this before sampling (after centring and site scaling).
     pub data_scale: f64,
+    /// What the rows came from.
     pub inputs: Vec<InputRecord>,
     /// Whether the inputs are images, so that results are written as such too.
     #[serde(default)]
@@ -45,6 +54,7 @@ pub struct Record {
     /// Sites that take part, where a mask leaves some out, and their checksum: they are in mask.npy or mask.nii.gz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_masked_sites: Option<usize>,
+    /// The checksum of the sites that take part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask_checksum: Option<String>,
     /// Cells that were not observed, of rows that took part.
@@ -68,6 +78,7 @@ pub struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChainStream {
+    /// Of the run that the chain was made in.
     pub seed: u64,
     /// From 1.
     pub chain: u32,
@@ -108,8 +119,11 @@ impl Record {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputRecord {
+    /// Where it lay, or what an array is called.
     pub path: PathBuf,
+    /// Rows that took part.
     pub n_rows: usize,
+    /// As 32 hexadecimal digits.
     pub checksum: String,
 }
 

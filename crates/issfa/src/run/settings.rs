@@ -24,14 +24,20 @@ pub const USUAL_THIN: u64 = 5;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Settings {
+    /// Files that the rows come from; empty for an array.
     pub input: Vec<PathBuf>,
+    /// Sites along each axis, such as `100x100`; left out: that of the rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grid: Option<String>,
+    /// One structure an axis, such as `cycle x path`; left out: `path` on every axis.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structure: Option<String>,
+    /// The spectral curve: `q`, powers, sums, `axes`.
     pub curve: String,
+    /// A bundle of settings that goes first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
+    /// Iterations in all.
     pub sweeps: u64,
     /// Sweeps left out at the start; left out: [`USUAL_BURN_IN`], or two thirds of a run that is not longer.
     #[serde(alias = "burn_in", skip_serializing_if = "Option::is_none")]
@@ -39,23 +45,32 @@ pub struct Settings {
     /// Every so many sweeps one is kept; left out: [`USUAL_THIN`], or 1 where burn-in is cut short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thin: Option<u64>,
+    /// Independent chains.
     pub chains: u32,
+    /// Same seed, rows and settings: same bits.
     pub seed: u64,
+    /// Where chains start: `kmeans:15`, `empty`, or the folder of a run.
     pub init: String,
+    /// The most features there may be.
     #[serde(alias = "max_features", skip_serializing_if = "Option::is_none")]
     pub max_features: Option<usize>,
+    /// Asks for this share of variance to be explained: `0.9`, or `0.9:10` with a weight.
     #[serde(alias = "target_r2", skip_serializing_if = "Option::is_none")]
     pub target_r2: Option<String>,
+    /// How theta is updated.
     #[serde(alias = "theta_step")]
     pub theta_step: ThetaStep,
     /// Left out: none for tables, site for images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub center: Option<Centering>,
+    /// Whether each site is divided by its standard deviation.
     pub scale: bool,
+    /// Which trend is taken out of each run.
     pub detrend: Detrend,
     /// One file a run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub confounds: Vec<PathBuf>,
+    /// The columns of the confounds to use; empty: all.
     #[serde(alias = "confound_columns", skip_serializing_if = "Vec::is_empty")]
     pub confound_columns: Vec<String>,
     /// Rows left out at the start of each run.
@@ -67,26 +82,37 @@ pub struct Settings {
     /// A file, or `auto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mask: Option<String>,
+    /// What becomes of NaN cells.
     pub missing: Missing,
+    /// How data are stored while sampling.
     pub precision: Precision,
+    /// A folder for data that memory does not hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spill: Option<PathBuf>,
+    /// How many evenly spaced draws are kept.
     #[serde(alias = "keep_draws")]
     pub keep_draws: usize,
+    /// Whether denoised rows are wanted.
     pub reconstruct: bool,
+    /// Rows left out of the fit whose residual is traced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heldout: Option<PathBuf>,
     /// The size that exceedance maps are about, in mean absolute values of a feature.
     pub exceed: f64,
+    /// Whether results of images are also written under MELODIC's names.
     pub melodic: bool,
     /// The anatomical image under the figures of features.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub background: Option<PathBuf>,
+    /// Ends a fit (which can be gone on with) after this time: `90s`, `5m`, `2h`.
     #[serde(alias = "time_budget", skip_serializing_if = "Option::is_none")]
     pub time_budget: Option<String>,
+    /// How often a checkpoint is made.
     #[serde(alias = "checkpoint_every")]
     pub checkpoint_every: String,
+    /// `[priors]`.
     pub priors: PriorSettings,
+    /// `[sweep]`.
     pub sweep: SweepSettings,
 }
 
@@ -102,8 +128,10 @@ pub enum Preset {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
+    /// Single: half the memory, as exact as noise asks for.
     #[default]
     F32,
+    /// Double.
     F64,
 }
 
@@ -114,10 +142,15 @@ pub struct PriorSettings {
     /// Inverse gamma shape and scale of the noise variance, in the user's units; vague when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<[f64; 2]>,
+    /// Gamma shape and rate of the buffet's strength.
     pub ibp_strength: [f64; 2],
+    /// Gamma shape and rate of its repulsion.
     pub ibp_repulsion: [f64; 2],
+    /// Gamma shape and rate of the weights' precisions.
     pub weight_precision: [f64; 2],
+    /// Of the weights' means.
     pub weight_mean: WeightMeanSetting,
+    /// Normal mean and standard deviation of every ln theta.
     pub ln_theta: [f64; 2],
 }
 
@@ -125,7 +158,9 @@ pub struct PriorSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum WeightMeanSetting {
+    /// Mean and standard deviation.
     Normal([f64; 2]),
+    /// `fixed 0`, say.
     Fixed(String),
 }
 
@@ -133,10 +168,13 @@ pub enum WeightMeanSetting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SweepSettings {
+    /// Updates of all rows in a sweep.
     pub row_sweeps: u32,
+    /// Rounds of births and deaths in a sweep.
     pub birth_rounds: u32,
     /// Under a mask: every so many sweeps features are drawn jointly with what lies outside.
     pub joint_every: u64,
+    /// What a sweep does, in order.
     pub kernels: Vec<Kernel>,
 }
 
@@ -204,15 +242,20 @@ impl Default for SweepSettings {
 /// How a chain starts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Init {
+    /// The means of so many clusters.
     KMeans(usize),
+    /// One feature in two rows.
     Empty,
+    /// The last state of a run.
     Run(PathBuf),
 }
 
 /// A share of variance that the features should explain, and how many cells' worth of weight the wish has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TargetR2 {
+    /// Of the variance.
     pub share: f64,
+    /// In numbers of all cells.
     pub weight: f64,
 }
 
@@ -221,12 +264,19 @@ pub struct TargetR2 {
 pub struct Checked {
     /// With burn-in and thinning as they are.
     pub settings: Settings,
+    /// Sweeps left out at the start.
     pub burn_in: u64,
+    /// Every so many sweeps one is kept.
     pub thin: u64,
+    /// Where chains start.
     pub init: Init,
+    /// What is asked of the noise.
     pub target_r2: Option<TargetR2>,
+    /// The spectral curve.
     pub curve: Curve,
+    /// How often a checkpoint is made.
     pub checkpoint_every: Duration,
+    /// After which a fit ends.
     pub time_budget: Option<Duration>,
 }
 
