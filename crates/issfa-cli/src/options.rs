@@ -1,14 +1,18 @@
 //! Options that several commands share.
 
 use crate::words;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use issfa::Error;
 use issfa::data::grid::parse_grid;
 use issfa::data::read::expand_inputs;
 use issfa::data::{Rows, memory};
 use issfa::new_rows::transform::{CenterNew, NewConfounds, NewRowSettings};
 use issfa::structure::{Curve, Shelf, Spectrum, Structure, expression};
-use issfa::{Error, Result};
+use serde::de::{DeserializeOwned, IntoDeserializer};
 use std::path::{Path, PathBuf};
+
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Options of every command.
 #[derive(Args, Clone)]
@@ -104,6 +108,17 @@ impl PriorOptions {
     }
 }
 
+/// A parser of the library's choices by the names that they have in files of settings.
+pub fn named<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).map(|name| {
+        let known: Result<T, serde::de::value::Error> = T::deserialize(name.as_str().into_deserializer());
+        known.expect("the names are those of the choices")
+    })
+}
+
 /// Reads numbers joined by commas.
 pub fn numbers(name: &str, text: &str) -> Result<Vec<f64>> {
     let parse = |part: &str| {
@@ -123,20 +138,14 @@ pub fn pair(name: &str, text: &str) -> Result<[f64; 2]> {
 pub struct NewRowOptions {
     /// Centre new rows by the training means (and take trend and confounds off with the training slopes), or by the means
     /// and slopes of each new file
-    #[arg(long, value_enum, default_value = "train")]
-    center_new: CenterNewName,
+    #[arg(long, value_parser = named::<CenterNew>(&["train", "own"]), default_value = "train")]
+    center_new: CenterNew,
     /// Confounds of the new rows, one file each, where the fit had some; or none
     #[arg(long, value_name = "FILE", num_args = 1..)]
     confounds: Vec<PathBuf>,
     /// Leave out the first N rows of each new file (default: as in the fit)
     #[arg(long, value_name = "N")]
     drop_volumes: Option<usize>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum CenterNewName {
-    Train,
-    Own,
 }
 
 impl NewRowOptions {
@@ -147,11 +156,8 @@ impl NewRowOptions {
             [word] if word == Path::new("none") => NewConfounds::Without,
             files => NewConfounds::Files(expand_inputs(files)?),
         };
-        let center = match self.center_new {
-            CenterNewName::Train => CenterNew::Train,
-            CenterNewName::Own => CenterNew::Own,
-        };
-        let how = NewRowSettings { center, confounds, drop_volumes: self.drop_volumes, drop: Vec::new() };
+        let how =
+            NewRowSettings { center: self.center_new, confounds, drop_volumes: self.drop_volumes, drop: Vec::new() };
         Ok((Rows::open(&expand_inputs(files)?)?, how))
     }
 }

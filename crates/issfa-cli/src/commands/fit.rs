@@ -1,11 +1,11 @@
 //! `issfa fit`: from data to a run folder.
 
-use crate::options::{Common, pair};
+use crate::options::{Common, named, pair};
 use crate::progress::Progress;
 use crate::ranks::Job;
 use crate::signals::Signals;
 use crate::{Failure, Outcome, words};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use issfa::data::grid::show_grid;
 use issfa::data::read::{ENDINGS, expand_inputs};
 use issfa::data::{Centering, Detrend, Missing, Rows};
@@ -84,8 +84,8 @@ pub struct FitOptions {
     #[arg(long)]
     pub seed: Option<u64>,
     /// isfa: no structure, weight means fixed at 0 (Knowles and Ghahramani)
-    #[arg(long, value_enum)]
-    pub preset: Option<PresetName>,
+    #[arg(long, value_parser = named::<Preset>(&["isfa"]))]
+    pub preset: Option<Preset>,
     /// Where to start: kmeans:15, empty, or a run folder
     #[arg(long)]
     pub init: Option<String>,
@@ -99,17 +99,17 @@ pub struct FitOptions {
     #[arg(long, value_name = "R[:w]")]
     pub target_r2: Option<String>,
     /// How theta is updated: mh is exact, laplace is as in the paper
-    #[arg(long, value_enum)]
-    pub theta_step: Option<ThetaName>,
+    #[arg(long, value_parser = named::<ThetaStep>(&["mh", "laplace"]))]
+    pub theta_step: Option<ThetaStep>,
     /// Subtract means: of each site (per run), of each row, or both (default: site for NIfTI, else none)
-    #[arg(long, value_enum)]
-    pub center: Option<CenterName>,
+    #[arg(long, value_parser = named::<Centering>(&["none", "site", "row", "both"]))]
+    pub center: Option<Centering>,
     /// Divide each site by its standard deviation
     #[arg(long)]
     pub scale: bool,
     /// Take a straight line over the rows of each run out of every site (default none)
-    #[arg(long, value_enum)]
-    pub detrend: Option<DetrendName>,
+    #[arg(long, value_parser = named::<Detrend>(&["none", "linear"]))]
+    pub detrend: Option<Detrend>,
     /// Tables of confounds (TSV, CSV or columns of numbers), one a run, regressed out of every site of the run
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub confounds: Vec<PathBuf>,
@@ -126,11 +126,11 @@ pub struct FitOptions {
     #[arg(long, value_name = "FILE|auto")]
     pub mask: Option<String>,
     /// What becomes of NaN cells: error refuses them, impute takes them for not observed
-    #[arg(long, value_enum)]
-    pub missing: Option<MissingName>,
+    #[arg(long, value_parser = named::<Missing>(&["error", "impute"]))]
+    pub missing: Option<Missing>,
     /// How data are stored while sampling
-    #[arg(long, value_enum)]
-    pub precision: Option<PrecisionName>,
+    #[arg(long, value_parser = named::<Precision>(&["f32", "f64"]))]
+    pub precision: Option<Precision>,
     /// Keep the data in a file in this folder instead of memory, for data that memory does not hold
     #[arg(long, value_name = "DIR")]
     pub spill: Option<PathBuf>,
@@ -164,43 +164,6 @@ pub struct FitOptions {
     pub config: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub enum PresetName {
-    Isfa,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum ThetaName {
-    Mh,
-    Laplace,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum CenterName {
-    None,
-    Site,
-    Row,
-    Both,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum DetrendName {
-    None,
-    Linear,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum MissingName {
-    Error,
-    Impute,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum PrecisionName {
-    F32,
-    F64,
-}
-
 impl FitOptions {
     /// The checked settings: those of the file, then the options given.
     pub fn checked(self) -> Result<Checked> {
@@ -212,95 +175,92 @@ impl FitOptions {
         Ok(checked)
     }
 
-    fn settings(self) -> Result<Settings> {
+    /// The settings of the file, if there is one, with the options given in their place.
+    fn settings(mut self) -> Result<Settings> {
         let mut settings = self.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
+        self.set_schedule(&mut settings);
+        self.set_model(&mut settings)?;
+        self.set_data(&mut settings)?;
+        self.set_output(&mut settings);
+        make_absolute(&mut settings);
+        Ok(settings)
+    }
+
+    /// How long and from where.
+    fn set_schedule(&mut self, settings: &mut Settings) {
         // The usual schedule, as it stands in the file of a longer run, gives way to that of a short one.
         let is_usual = settings.burn_in == Some(USUAL_BURN_IN) && settings.sweeps > USUAL_BURN_IN;
         if is_usual && self.sweeps.is_some_and(|sweeps| sweeps <= USUAL_BURN_IN) {
             settings.burn_in = None;
             settings.thin = settings.thin.filter(|thin| *thin != USUAL_THIN);
         }
-        let given = !self.input.is_empty();
-        set(&mut settings.input, given.then_some(self.input));
-        settings.grid = self.grid.or(settings.grid);
-        let structure = self.structure.as_deref().map(expression::with_absolute_files).transpose()?;
-        settings.structure = structure.or(settings.structure);
-        settings.max_features = self.max_features.or(settings.max_features);
-        settings.target_r2 = self.target_r2.or(settings.target_r2);
-        settings.heldout = self.heldout.or(settings.heldout);
-        settings.spill = self.spill.or(settings.spill);
-        settings.time_budget = self.time_budget.or(settings.time_budget);
-        set(&mut settings.curve, self.curve);
         set(&mut settings.sweeps, self.sweeps);
         settings.burn_in = self.burn_in.or(settings.burn_in);
         settings.thin = self.thin.or(settings.thin);
         set(&mut settings.chains, self.chains);
         set(&mut settings.seed, self.seed);
-        set(&mut settings.init, self.init);
-        set(&mut settings.keep_draws, self.keep_draws);
-        set(&mut settings.checkpoint_every, self.checkpoint_every);
-        settings.scale |= self.scale;
-        settings.reconstruct |= self.reconstruct;
-        if let Some(PresetName::Isfa) = self.preset {
-            settings.preset = Some(Preset::Isfa);
-        }
+        set(&mut settings.init, self.init.take());
+        settings.time_budget = self.time_budget.take().or(settings.time_budget.take());
+        set(&mut settings.checkpoint_every, self.checkpoint_every.take());
+    }
+
+    /// What is fitted.
+    fn set_model(&mut self, settings: &mut Settings) -> Result<()> {
+        settings.grid = self.grid.take().or(settings.grid.take());
+        let structure = self.structure.as_deref().map(expression::with_absolute_files).transpose()?;
+        settings.structure = structure.or(settings.structure.take());
+        set(&mut settings.curve, self.curve.take());
+        settings.preset = self.preset.or(settings.preset);
+        settings.max_features = self.max_features.or(settings.max_features);
+        settings.target_r2 = self.target_r2.take().or(settings.target_r2.take());
         if let Some(text) = &self.noise_prior {
             settings.priors.noise = Some(pair("noise-prior", text)?);
         }
-        set(
-            &mut settings.theta_step,
-            self.theta_step.map(|name| match name {
-                ThetaName::Mh => ThetaStep::Mh,
-                ThetaName::Laplace => ThetaStep::Laplace,
-            }),
-        );
-        let center = self.center.map(|name| match name {
-            CenterName::None => Centering::None,
-            CenterName::Site => Centering::Site,
-            CenterName::Row => Centering::Row,
-            CenterName::Both => Centering::Both,
-        });
-        settings.center = center.or(settings.center);
-        set(
-            &mut settings.detrend,
-            self.detrend.map(|name| match name {
-                DetrendName::None => Detrend::None,
-                DetrendName::Linear => Detrend::Linear,
-            }),
-        );
-        let given = !self.confounds.is_empty();
-        set(&mut settings.confounds, given.then(|| expand_inputs(&self.confounds)).transpose()?);
-        let given = !self.confound_columns.is_empty();
-        set(&mut settings.confound_columns, given.then_some(self.confound_columns));
+        set(&mut settings.theta_step, self.theta_step);
+        set(&mut settings.precision, self.precision);
+        Ok(())
+    }
+
+    /// Which rows and sites, and what is done to them.
+    fn set_data(&mut self, settings: &mut Settings) -> Result<()> {
+        set(&mut settings.input, given(&mut self.input));
+        settings.input = expand_inputs(&settings.input)?;
+        settings.center = self.center.or(settings.center);
+        settings.scale |= self.scale;
+        set(&mut settings.detrend, self.detrend);
+        set(&mut settings.confounds, given(&mut self.confounds).map(|files| expand_inputs(&files)).transpose()?);
+        set(&mut settings.confound_columns, given(&mut self.confound_columns));
         set(&mut settings.drop_volumes, self.drop_volumes);
-        settings.runs = self.runs.or(settings.runs);
+        settings.runs = self.runs.take().or(settings.runs.take());
+        settings.mask = self.mask.take().or(settings.mask.take()).map(|text| absolute_mask(&text));
+        set(&mut settings.missing, self.missing);
+        settings.heldout = self.heldout.take().or(settings.heldout.take());
+        settings.spill = self.spill.take().or(settings.spill.take());
+        Ok(())
+    }
+
+    /// What is kept and shown.
+    fn set_output(&mut self, settings: &mut Settings) {
+        set(&mut settings.keep_draws, self.keep_draws);
+        settings.reconstruct |= self.reconstruct;
         set(&mut settings.exceed, self.exceed);
         settings.melodic |= self.melodic;
-        settings.background = self.background.or(settings.background);
-        set(
-            &mut settings.missing,
-            self.missing.map(|name| match name {
-                MissingName::Error => Missing::Error,
-                MissingName::Impute => Missing::Impute,
-            }),
-        );
-        settings.mask = self.mask.or(settings.mask).map(|text| absolute_mask(&text));
-        set(
-            &mut settings.precision,
-            self.precision.map(|name| match name {
-                PrecisionName::F32 => Precision::F32,
-                PrecisionName::F64 => Precision::F64,
-            }),
-        );
-        settings.input = expand_inputs(&settings.input)?;
-        // Absolute paths, so that the run can be resumed from anywhere.
-        let inputs = settings.input.iter_mut().chain(&mut settings.confounds).chain(&mut settings.runs);
-        let others = inputs.chain(&mut settings.heldout).chain(&mut settings.spill).chain(&mut settings.background);
-        for path in others {
-            *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
-        }
-        Ok(settings)
+        settings.background = self.background.take().or(settings.background.take());
     }
+}
+
+/// Absolute paths, so that the run can be resumed from anywhere.
+fn make_absolute(settings: &mut Settings) {
+    let inputs = settings.input.iter_mut().chain(&mut settings.confounds).chain(&mut settings.runs);
+    let others = inputs.chain(&mut settings.heldout).chain(&mut settings.spill).chain(&mut settings.background);
+    for path in others {
+        *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+    }
+}
+
+/// A list, if anything is in it.
+fn given<T>(list: &mut Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then(|| std::mem::take(list))
 }
 
 /// The mask's file from the root, so that the run can be resumed from anywhere.

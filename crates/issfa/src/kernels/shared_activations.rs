@@ -56,7 +56,7 @@ impl FeatureTerms {
 }
 
 /// [`FeatureTerms`] with what `ln_odds` computes in vain for every row taken out.
-struct Prepared {
+struct ReadyTerms {
     squared_norm: f64,
     /// The mean of an active weight is `slope * inner + offset`.
     slope: f64,
@@ -67,12 +67,12 @@ struct Prepared {
     constant: Option<f64>,
 }
 
-impl Prepared {
-    fn new(terms: &FeatureTerms) -> Prepared {
+impl ReadyTerms {
+    fn new(terms: &FeatureTerms) -> ReadyTerms {
         let (at_zero, at_one) = (terms.active_weight(0.0), terms.active_weight(1.0));
         let half_precision = 0.5 * at_zero.precision;
         let constant = |odds| terms.ln_odds(0.0, odds) - half_precision * at_zero.mean.powi(2);
-        Prepared {
+        ReadyTerms {
             squared_norm: terms.squared_norm,
             slope: at_one.mean - at_zero.mean,
             offset: at_zero.mean,
@@ -140,7 +140,7 @@ impl Half<'_> {
         let Half { streams, part, changing } = *self;
         let mut stream = streams.stream(Purpose::RowSplit, part, 1);
         let terms = feature_terms(state, projections, changing, &mut stream);
-        let features: Vec<Prepared> = terms.iter().map(Prepared::new).collect();
+        let features: Vec<ReadyTerms> = terms.iter().map(ReadyTerms::new).collect();
         let mut order: Vec<usize> = (0..features.len()).collect();
         arrange(&mut order, &mut stream);
         state.loadings.edit_rows(|rows| {
@@ -202,10 +202,10 @@ fn hand_round(comm: &dyn Comm, rows: &mut [Vec<Entry>], here: Range<usize>, chan
 }
 
 /// The terms of a row with a gram matrix of its own.
-fn prepared_with(terms: &[FeatureTerms], gram: &[f64]) -> Vec<Prepared> {
+fn prepared_with(terms: &[FeatureTerms], gram: &[f64]) -> Vec<ReadyTerms> {
     let k = terms.len();
     let own = |(feature, terms): (usize, &FeatureTerms)| {
-        Prepared::new(&FeatureTerms { squared_norm: gram[feature * k + feature].max(0.0), ..*terms })
+        ReadyTerms::new(&FeatureTerms { squared_norm: gram[feature * k + feature].max(0.0), ..*terms })
     };
     terms.iter().enumerate().map(own).collect()
 }
@@ -246,7 +246,7 @@ struct RowGiven<'a> {
     /// Inner products of the row with the features, and of the features with each other.
     with_data: &'a [f64],
     gram: &'a [f64],
-    features: &'a [Prepared],
+    features: &'a [ReadyTerms],
     /// The order in which features are visited.
     order: &'a [usize],
 }
@@ -326,7 +326,7 @@ pub fn sample_new_row(
     stream: &mut impl rand::Rng,
     mut visit: impl FnMut(usize, &[Entry]),
 ) {
-    let features: Vec<Prepared> = terms.iter().map(Prepared::new).collect();
+    let features: Vec<ReadyTerms> = terms.iter().map(ReadyTerms::new).collect();
     let mut order: Vec<usize> = (0..features.len()).collect();
     let (mut scratch, mut entries) = (RowScratch::default(), Vec::new());
     for sweep in 0..n_sweeps {

@@ -24,7 +24,8 @@ use std::path::PathBuf;
 const BATCH_BYTES: usize = 256 << 20;
 
 /// Which site means new rows are centred by (and get back), and whose slopes on trend and confounds are taken off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum CenterNew {
     /// Those of the training rows.
     Train,
