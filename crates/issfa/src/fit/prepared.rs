@@ -151,10 +151,11 @@ impl<R: Real> Prepared<R> {
             watch.into_iter().for_each(|watch| observations.set_watch(watch));
             observations.remember(free)?;
         }
-        let known = earlier.as_ref().map(|earlier| earlier.mask.clone());
-        inputs::choose_cells(&mut observations, &rows, settings, structure.grid(), known)?;
+        let known_mask = earlier.as_ref().map(|earlier| earlier.mask.clone());
+        inputs::choose_cells(&mut observations, &rows, settings, structure.grid(), known_mask)?;
         let streams = earlier.map(|earlier| earlier.record.streams).unwrap_or_default();
-        Prepared::from_observations(checked, &rows, observations, structure, ranks, (records, side, streams))
+        let known = Known { inputs: records, side_checksums: side, streams };
+        Prepared::from_observations(checked, &rows, observations, structure, ranks, known)
     }
 
     fn from_observations(
@@ -163,7 +164,7 @@ impl<R: Real> Prepared<R> {
         observations: Observations,
         structure: Arc<Structure>,
         ranks: Ranks,
-        (inputs, side_checksums, streams): (Vec<InputRecord>, Vec<String>, Vec<ChainStream>),
+        known: Known,
     ) -> Result<Prepared<R>> {
         let (settings, comm) = (&checked.settings, ranks.own.clone());
         let (n_rows, n_columns) = (observations.n_rows(), observations.n_columns());
@@ -177,28 +178,8 @@ impl<R: Real> Prepared<R> {
         let priors = checked.priors(&spectrum, preprocessing.factor, findings.n_cells)?;
         let mut model = Model::with(data, domain, spectrum, priors, comm.clone());
         set_up(&mut model, settings)?;
-        let is_full = observations.mask().is_full();
-        let record = Record {
-            version: env!("CARGO_PKG_VERSION").into(),
-            format: FORMAT,
-            n_rows,
-            n_sites: observations.n_sites(),
-            structure: structure.expression(),
-            theta: model.spectrum.parameter_names(),
-            data_scale: preprocessing.factor,
-            inputs,
-            images: observations.space().is_some(),
-            runs: observations.runs(),
-            covariates: preprocessing.covariates.clone(),
-            side_checksums,
-            n_masked_sites: (!is_full).then_some(n_columns),
-            mask_checksum: (!is_full).then(|| observations.mask().checksum()),
-            n_missing_cells: (n_rows * n_columns) as u64 - findings.n_cells as u64,
-            empty_rows: observations.empty_rows(),
-            graphs: structure.graph_files(),
-            sum_of_squares: Some(findings.sum_of_squares),
-            streams,
-        };
+        let theta = model.spectrum.parameter_names();
+        let record = known.record(&observations, &structure, theta, &preprocessing, &findings);
         let heldout = heldout_rows(rows, settings)?;
         let traces_heldout = heldout.is_some();
         // Rank 0 alone looks at them, with features gathered.
@@ -330,6 +311,48 @@ impl About {
             chains: Vec::new(),
             evidence: None,
             folder: None,
+        }
+    }
+}
+
+/// What a run is known by before its rows are prepared.
+struct Known {
+    inputs: Vec<InputRecord>,
+    side_checksums: Vec<String>,
+    streams: Vec<ChainStream>,
+}
+
+impl Known {
+    fn record(
+        self,
+        observations: &Observations,
+        structure: &Structure,
+        theta: Vec<String>,
+        preprocessing: &Preprocessing,
+        findings: &Findings,
+    ) -> Record {
+        let (n_rows, n_columns) = (observations.n_rows(), observations.n_columns());
+        let part = Some(observations.mask()).filter(|mask| !mask.is_full());
+        Record {
+            version: env!("CARGO_PKG_VERSION").into(),
+            format: FORMAT,
+            n_rows,
+            n_sites: observations.n_sites(),
+            structure: structure.expression(),
+            theta,
+            data_scale: preprocessing.factor,
+            inputs: self.inputs,
+            images: observations.space().is_some(),
+            runs: observations.runs(),
+            covariates: preprocessing.covariates.clone(),
+            side_checksums: self.side_checksums,
+            n_masked_sites: part.map(|_| n_columns),
+            mask_checksum: part.map(Mask::checksum),
+            n_missing_cells: (n_rows * n_columns) as u64 - findings.n_cells as u64,
+            empty_rows: observations.empty_rows(),
+            graphs: structure.graph_files(),
+            sum_of_squares: Some(findings.sum_of_squares),
+            streams: self.streams,
         }
     }
 }

@@ -44,9 +44,13 @@ fn put_head(out: &mut dyn Write, overview: &Overview) -> fmt::Result {
         writeln!(out, "principal components by Minka's evidence: {dimension}")?;
     }
     if overview.n_kept == 0 {
-        writeln!(out, "\nno draws were kept yet: burn-in is not over")?;
-        return Ok(());
+        return writeln!(out, "\nno draws were kept yet: burn-in is not over");
     }
+    put_quantities(out, overview)?;
+    put_costs(out, overview)
+}
+
+fn put_quantities(out: &mut dyn Write, overview: &Overview) -> fmt::Result {
     writeln!(
         out,
         "\n{:24} {:>12} {:>12} {:>12} {:>12} {:>7} {:>6}",
@@ -67,6 +71,10 @@ fn put_head(out: &mut dyn Write, overview: &Overview) -> fmt::Result {
             quantity.split_r_hat,
         )?;
     }
+    Ok(())
+}
+
+fn put_costs(out: &mut dyn Write, overview: &Overview) -> fmt::Result {
     writeln!(out, "\n{} per sweep; share of each part:", seconds(overview.seconds_per_sweep))?;
     let mut shares: Vec<_> = overview.kernel_shares.iter().collect();
     shares.sort_by(|a, b| b.1.total_cmp(a.1));
