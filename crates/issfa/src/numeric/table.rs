@@ -52,11 +52,13 @@ impl Format {
         let mut lines = text.lines();
         let columns = lines.next().map(cells).unwrap_or_default();
         let table = Table { format: self, path: path.to_path_buf(), columns, rows: lines.map(cells).collect() };
-        for (at, row) in table.rows.iter().enumerate().filter(|(_, row)| row.len() != table.columns.len()) {
-            let (found, expected) = (row.len(), table.columns.len());
-            return Err(table.wrong(at + 2, format!(" has {found} cells under {expected} columns")));
+        match table.rows.iter().position(|row| row.len() != table.columns.len()) {
+            None => Ok(table),
+            Some(at) => {
+                let (found, expected) = (table.rows[at].len(), table.columns.len());
+                Err(table.wrong(at + 2, format!(" has {found} cells under {expected} columns")))
+            }
         }
-        Ok(table)
     }
 }
 
