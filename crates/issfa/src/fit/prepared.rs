@@ -23,7 +23,7 @@ use crate::run::trace::UserUnits;
 use crate::spectral::load::{Loaded, training_rows};
 use crate::structure::{Shelf, Spectrum, Structure};
 use crate::summary::{Fitted, Results};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What is asked of a fit.
@@ -47,6 +47,8 @@ pub struct Request<'a> {
 /// What is known of a fit that goes on.
 #[derive(Clone)]
 pub struct Earlier {
+    /// What messages call it.
+    pub name: PathBuf,
     /// Its sites.
     pub mask: Mask,
     /// Its record.
@@ -139,7 +141,7 @@ impl<R: Real> Prepared<R> {
         let (records, side) = (inputs::records(&rows, &observations)?, inputs::side_checksums(&rows, settings)?);
         if let Some(earlier) = &earlier {
             let checksums: Vec<String> = records.iter().map(|input| input.checksum.clone()).collect();
-            earlier.record.check_inputs(rows.path(), rows.paths(), &checksums, &side)?;
+            earlier.record.check_inputs(&earlier.name, rows.paths(), &checksums, &side)?;
         }
         agreement::check(ranks.all.as_ref(), settings, &records, &side)?;
         let (path, n_sites) = (observations.path(), observations.n_sites());
@@ -463,4 +465,59 @@ fn load_heldout<R: Real>(
     let as_new =
         Preprocessing { runs: vec![preprocessing.overall.clone(); observations.n_runs()], ..preprocessing.clone() };
     training_rows(&observations, structure, &as_new, None, &Solo)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::read::RowSource;
+    use crate::data::read::memory::ArrayRows;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Rows as a file has them, which counts how often they are read.
+    struct Counted {
+        rows: ArrayRows,
+        n_read: AtomicUsize,
+    }
+
+    impl RowSource for Counted {
+        fn path(&self) -> &Path {
+            self.rows.path()
+        }
+        fn n_rows(&self) -> usize {
+            self.rows.n_rows()
+        }
+        fn n_sites(&self) -> usize {
+            self.rows.n_sites()
+        }
+        fn grid(&self) -> Option<&[usize]> {
+            self.rows.grid()
+        }
+        fn checksum(&self) -> Result<String> {
+            self.rows.checksum()
+        }
+        fn read_rows(&self, first_row: usize, out: &mut [f64]) -> Result<()> {
+            self.n_read.fetch_add(out.len() / self.n_sites(), Ordering::Relaxed);
+            self.rows.read_rows(first_row, out)
+        }
+    }
+
+    #[test]
+    fn rows_are_read_once_whatever_is_done_to_them() {
+        let value = |at: usize| if at == 77 { f32::NAN } else { (at * 7919 % 101) as f32 };
+        let rows = ArrayRows::new("values", (0..40 * 12).map(value).collect::<Vec<_>>().into(), &[3, 4]).unwrap();
+        let source = Arc::new(Counted { rows, n_read: AtomicUsize::new(0) });
+        let known = Rows::from_values(vec![0.0f32; 12], &[3, 4]).unwrap();
+        let settings = Settings {
+            center: Some(Centering::Both),
+            scale: true,
+            missing: Missing::Impute,
+            mask: Some("auto".into()),
+            sweeps: 6,
+            ..Settings::default()
+        };
+        let given = Rows { sources: vec![source.clone()], ..known };
+        Prepared::<f32>::load(Request::new(given, settings.check().unwrap())).unwrap();
+        assert_eq!(source.n_read.load(Ordering::Relaxed), 40);
+    }
 }

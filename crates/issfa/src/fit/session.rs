@@ -77,7 +77,7 @@ impl Session {
         let shelf = Shelf::of(&run.folder, &run.record.graphs);
         let mut request = Request::new(rows, run.checked.clone());
         request.shelf = Some(&shelf);
-        request.earlier = Some(Earlier { mask: run.mask()?, record: run.record.clone() });
+        request.earlier = Some(Earlier { name: run.folder.clone(), mask: run.mask()?, record: run.record.clone() });
         prepare(&mut request);
         let engine = load(request)?;
         Ok(Session::with(engine, Some(&run.folder), true, || Box::new(MemorySink::default())))
@@ -91,7 +91,8 @@ impl Session {
         }
         settings.sweeps = sweeps;
         let mut request = Request::new(rows, settings.check()?);
-        request.earlier = Some(Earlier { mask: fitted.mask.clone(), record: fitted.record.clone() });
+        let (name, mask, record) = (fitted.name(), fitted.mask.clone(), fitted.record.clone());
+        request.earlier = Some(Earlier { name, mask, record });
         let engine = load(request)?;
         Ok(Session::with(engine, fitted.folder.as_deref(), true, || Box::new(MemorySink::of(fitted))))
     }
