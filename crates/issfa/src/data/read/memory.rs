@@ -58,7 +58,8 @@ impl Values {
     fn append(&mut self, more: &[f64]) {
         let is_exact = |x: &f64| x.is_nan() || f64::from(*x as f32).to_bits() == x.to_bits();
         if let Values::F32(values) = self {
-            if more.iter().all(is_exact) {
+            // Without a way out early, so that many are looked at in one go.
+            if more.iter().fold(true, |all, x| all & is_exact(x)) {
                 values.extend(more.iter().map(|&x| x as f32));
                 return;
             }
