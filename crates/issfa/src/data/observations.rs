@@ -89,8 +89,10 @@ impl Observations {
         if n_bytes > most_bytes {
             return Ok(());
         }
+        let watch = self.watch.clone();
+        let wants_stop = || watch.as_ref().is_some_and(|wants_stop| wants_stop());
         for source in self.sources.iter_mut().filter(|source| !source.is_in_memory()) {
-            *source = Arc::new(Remembered::new(source.clone())?);
+            *source = Arc::new(Remembered::new(source.clone(), &wants_stop)?);
         }
         Ok(())
     }

@@ -147,13 +147,16 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// Reads all rows.
-    pub fn new(source: Arc<dyn RowSource>) -> Result<Remembered> {
+    /// Reads all rows, unless it is asked to stop on the way.
+    pub fn new(source: Arc<dyn RowSource>, wants_stop: &dyn Fn() -> bool) -> Result<Remembered> {
         let (n_rows, n_sites) = (source.n_rows(), source.n_sites());
         let rows_at_once = (CHUNK_BYTES / (8 * n_sites)).max(1);
         let mut values = Values::F32(Vec::with_capacity(n_rows * n_sites));
         let mut chunk = Vec::new();
         for first in (0..n_rows).step_by(rows_at_once) {
+            if wants_stop() {
+                return Err(Error::Stopped);
+            }
             chunk.resize(rows_at_once.min(n_rows - first) * n_sites, 0.0);
             source.read_rows(first, &mut chunk)?;
             values.append(&chunk);
@@ -220,7 +223,7 @@ mod tests {
         {
             let rows = ArrayRows::new("values", values.clone(), &[1, 2]).unwrap();
             assert_eq!((rows.n_rows(), rows.n_sites(), rows.grid()), (3, 2, Some(&[1, 2][..])));
-            let kept = Remembered::new(Arc::new(rows)).unwrap();
+            let kept = Remembered::new(Arc::new(rows), &|| false).unwrap();
             assert_eq!(kept.values, values, "as exact as it has to be");
             let mut row = [0.0; 2];
             kept.read_rows(1, &mut row).unwrap();
