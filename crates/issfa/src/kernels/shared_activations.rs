@@ -83,7 +83,7 @@ impl ReadyTerms {
     }
 }
 
-/// All rows, as often as the model says; during burn-in at least [`BURN_IN_ROW_SWEEPS`] times.
+/// All rows, as often as the model says; during burn-in at least `BURN_IN_ROW_SWEEPS` times.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn) -> Info {
     update_in_order(model, state, projections, turn, |order, stream| order.shuffle(stream))
 }

@@ -89,7 +89,7 @@ impl Draws {
         Ok(())
     }
 
-    /// [`Draws::holds`] for a chain that is not in a folder.
+    /// Whether a draw belongs to the even set after `n_kept` kept sweeps with room for `capacity`.
     pub fn belongs(number: u64, n_kept: u64, capacity: usize) -> bool {
         number <= n_kept && number.is_multiple_of(stride(n_kept, capacity as u64))
     }
