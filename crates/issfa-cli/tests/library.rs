@@ -150,3 +150,37 @@ fn a_stop_while_rows_are_read_writes_nothing() {
     assert!(matches!(Session::new(request, Some(&out)), Err(issfa::Error::Stopped)));
     assert!(!out.exists());
 }
+
+#[test]
+fn chains_that_a_stop_did_not_reach_are_kept() {
+    let settings = Settings { chains: 2, sweeps: 8, burn_in: Some(4), thin: Some(1), ..fit_array::settings() };
+    let short = issfa::fit(fit_array::rows().unwrap(), &settings).unwrap();
+    let mut session = Session::go_on(&short, fit_array::rows().unwrap(), 12).unwrap();
+    assert_same(&session.fitted().unwrap().unwrap(), &short);
+    let stop = Stop::default();
+    assert_eq!(session.run(&mut After(10, stop.clone())).unwrap(), Ending::Stopped);
+    assert_eq!(session.fitted().unwrap().unwrap().trace().len(), 10 + 8);
+    stop.clear();
+    assert_eq!(session.run(&mut After(u64::MAX, stop)).unwrap(), Ending::Finished);
+    let long = issfa::fit(fit_array::rows().unwrap(), &Settings { sweeps: 12, ..settings }).unwrap();
+    assert_same(&session.fitted().unwrap().unwrap(), &long);
+}
+
+#[test]
+fn what_came_along_with_rows_is_checked() {
+    let rows = || issfa::Rows::from_values(fit_array::values(), &GRID).unwrap();
+    let [first, second] = RUN_ROWS;
+    for names in [["a", "a"], ["a/b", "c"], ["", "c"]] {
+        assert!(rows().with_runs(&[(names[0], first), (names[1], second)]).is_err(), "{names:?}");
+    }
+    assert!(rows().with_runs(&[("a", first)]).is_err());
+    assert!(rows().with_mask(&[true; 3]).is_err());
+    let table = |names: &[&str], n_rows: usize| {
+        let values = (0..n_rows).flat_map(|row| names.iter().map(move |name| (row + name.len()) as f64)).collect();
+        issfa::Confounds::from_values(names, values).unwrap()
+    };
+    let runs = rows().with_runs(&[("a", first), ("b", second)]).unwrap();
+    let other = runs.with_confounds(vec![table(&["x", "yy"], first), table(&["x", "z"], second)]);
+    let error = issfa::fit(other, &fit_array::settings()).err().unwrap().to_string();
+    assert!(error.contains("the confounds of run 2 are x, z, but x, yy are expected"), "{error}");
+}

@@ -189,8 +189,8 @@ impl FitOptions {
     /// How long and from where.
     fn set_schedule(&mut self, settings: &mut Settings) {
         // The usual schedule, as it stands in the file of a longer run, gives way to that of a short one.
-        let is_usual = settings.burn_in == Some(USUAL_BURN_IN) && settings.sweeps > USUAL_BURN_IN;
-        if is_usual && self.sweeps.is_some_and(|sweeps| sweeps <= USUAL_BURN_IN) {
+        let is_short = self.sweeps.unwrap_or(settings.sweeps) <= USUAL_BURN_IN;
+        if is_short && settings.burn_in.is_none_or(|burn_in| burn_in == USUAL_BURN_IN) && self.burn_in.is_none() {
             settings.burn_in = None;
             settings.thin = settings.thin.filter(|thin| *thin != USUAL_THIN);
         }
@@ -288,37 +288,39 @@ pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
 pub fn fit_into(checked: Checked, out: &Path, ranks: Ranks, common: &Common) -> Result<Option<Fitted>, Failure> {
     let tell = |text: &str| common.say(text);
     checked.settings.background.as_deref().map_or(Ok(()), check_background)?;
-    let signals = Signals::listen();
     let shelf = Shelf::beside(out, &tell);
     let rows = Rows::open(&checked.settings.input)?;
-    let request = Request { shelf: Some(&shelf), ranks, watch: Some(signals.watch()), ..Request::new(rows, checked) };
-    let session = stopped_early(Session::new(request, Some(out)), &signals)?;
-    run_session(session, out, &signals, common)
+    let early = early_signals(&ranks);
+    let watch = early.as_ref().map(Signals::watch);
+    let request = Request { shelf: Some(&shelf), ranks, watch, ..Request::new(rows, checked) };
+    run_session(Session::new(request, Some(out)), early, out, common)
 }
 
-/// A stop that was asked for while rows were being read.
-pub fn stopped_early(session: Result<Session>, signals: &Signals) -> Result<Session, Failure> {
-    session.map_err(|error| match error {
-        Error::Stopped => {
-            err!("{}", words::error(&error));
-            Failure::Exit(signals.exit_code())
-        }
-        error => error.into(),
-    })
+/// Signals are heard while rows are read by one process; several ranks are ended by them until they all sweep.
+pub fn early_signals(ranks: &Ranks) -> Option<Signals> {
+    (ranks.all.size() == 1).then(Signals::listen)
 }
 
 /// Announces, runs, and reports.
 pub fn run_session(
-    mut session: Session,
+    session: Result<Session>,
+    early: Option<Signals>,
     out: &Path,
-    signals: &Signals,
     common: &Common,
 ) -> Result<Option<Fitted>, Failure> {
+    let mut session = match (session, &early) {
+        (Err(error @ Error::Stopped), Some(signals)) => {
+            err!("{}", words::error(&error));
+            return Err(Failure::Exit(signals.exit_code()));
+        }
+        (session, _) => session?,
+    };
+    let signals = early.unwrap_or_else(Signals::listen);
     announce(session.about(), out, common);
     let mut progress = Progress::new(common, signals.clone());
     let ending = session.run(&mut progress);
     progress.finish();
-    conclude(ending?, &session, out, signals, common)
+    conclude(ending?, &session, out, &signals, common)
 }
 
 /// The first line: what will be done.

@@ -1,6 +1,6 @@
 //! `issfa resume`: go on with a run that stopped, or make it longer.
 
-use super::fit::{RankOptions, require, run_session, stopped_early};
+use super::fit::{RankOptions, early_signals, require, run_session};
 use crate::Outcome;
 use crate::options::Common;
 use crate::ranks::Job;
@@ -39,12 +39,13 @@ pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
     run.checked.time_budget =
         options.time_budget.as_deref().map(|text| parse_duration("time-budget", text)).transpose()?;
     let ranks = options.ranks.divide(job, run.checked.settings.chains)?;
-    let signals = Signals::listen();
+    let early = early_signals(&ranks);
+    let watch = early.as_ref().map(Signals::watch);
     let session = Session::resume(&run, None, |request| {
         request.ranks = ranks;
-        request.watch = Some(signals.watch());
+        request.watch = watch;
     });
-    run_session(stopped_early(session, &signals)?, &run.folder, &signals, common).map(|_| ())
+    run_session(session, early, &run.folder, common).map(|_| ())
 }
 
 fn new_sweeps(text: &str, old: u64) -> Result<u64> {

@@ -49,7 +49,9 @@ impl Rows {
             [] => Vec::new(),
             paths => read::open_runs(paths)?.into_iter().map(Arc::from).collect(),
         };
-        Rows::from_sources(sources, paths.to_vec())
+        // From the root, so that a run can be gone on with from anywhere.
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        Rows::from_sources(sources, paths.iter().map(absolute).collect())
     }
 
     fn from_sources(sources: Vec<Arc<dyn RowSource>>, paths: Vec<PathBuf>) -> Result<Rows> {
@@ -84,6 +86,12 @@ impl Rows {
         if n_named != n_rows || runs.iter().any(|(_, n)| *n == 0) {
             let problem = format!("name runs of at least one row that have {n_rows} rows together");
             return Err(Error::setting("runs", format!("{n_named} rows"), problem));
+        }
+        let is_fit = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c));
+        let is_twice = |at: usize| runs[..at].iter().any(|(name, _)| *name == runs[at].0);
+        if let Some(at) = (0..runs.len()).find(|&at| !is_fit(runs[at].0) || is_twice(at)) {
+            let problem = "name every run differently, by letters, digits, '-', '_' and '.'";
+            return Err(Error::setting("runs", runs[at].0, problem));
         }
         self.runs = Some(runs.iter().map(|(name, n)| NamedRun { name: (*name).into(), n_rows: *n }).collect());
         Ok(self)

@@ -70,23 +70,18 @@ pub fn evaluate(
     }
     fitted.draws()?;
     let observations = fitted.open_rows(new, how)?;
+    let (n_rows, n_columns) = (observations.n_rows() as u64, observations.n_columns() as u64);
+    let of_training = fitted.record.n_rows as u64 * n_columns * fitted.settings().precision.n_bytes();
+    memory::check("hidden cells of new rows, and principal components", 16 * n_rows * n_columns + of_training)?;
     let mut rows = hide(&observations, share_hidden, seed)?;
     prepare(&mut rows, &observations, &fitted.preprocessing, how.center);
     match fitted.settings().precision {
-        Precision::F32 => predict::<f32>(fitted, rows, &observations, training),
-        Precision::F64 => predict::<f64>(fitted, rows, &observations, training),
+        Precision::F32 => predict::<f32>(fitted, rows, training),
+        Precision::F64 => predict::<f64>(fitted, rows, training),
     }
 }
 
-fn predict<R: Real>(
-    fitted: &Fitted,
-    mut rows: Vec<Row>,
-    observations: &Observations,
-    training: Option<Rows>,
-) -> Result<HiddenReport> {
-    let (n_rows, n_columns) = (observations.n_rows() as u64, observations.n_columns() as u64);
-    let of_training = fitted.record.n_rows as u64 * n_columns * R::BYTES as u64;
-    memory::check("hidden cells of new rows, and principal components", 16 * n_rows * n_columns + of_training)?;
+fn predict<R: Real>(fitted: &Fitted, mut rows: Vec<Row>, training: Option<Rows>) -> Result<HiddenReport> {
     let draws = fitted.draws()?;
     for number in 0..draws.len() {
         let draw = draws.read::<R>(number)?;

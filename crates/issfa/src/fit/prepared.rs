@@ -138,20 +138,26 @@ impl<R: Real> Prepared<R> {
         inputs::check(&rows, &checked.settings)?;
         let mut observations = open_rows(&rows, &mut checked, keep_first)?;
         let settings = &checked.settings;
+        let is_alone = ranks.all.size() == 1;
+        let watch = watch.filter(|_| is_alone);
+        let heed = || if watch.as_ref().is_some_and(|wants_stop| wants_stop()) { Err(Error::Stopped) } else { Ok(()) };
+        heed()?;
         let (records, side) = (inputs::records(&rows, &observations)?, inputs::side_checksums(&rows, settings)?);
         if let Some(earlier) = &earlier {
             let checksums: Vec<String> = records.iter().map(|input| input.checksum.clone()).collect();
             earlier.record.check_inputs(&earlier.name, rows.paths(), &checksums, &side)?;
         }
         agreement::check(ranks.all.as_ref(), settings, &records, &side)?;
+        heed()?;
         let (path, n_sites) = (observations.path(), observations.n_sites());
         let structure =
             Arc::new(checked.structure(path, observations.grid(), n_sites, shelf.unwrap_or(&Shelf::none()))?);
         agreement::check_structure(ranks.all.as_ref(), &structure)?;
-        if ranks.all.size() == 1 && keep_first.is_none() {
-            let free = memory::available().map_or(BYTES_FOR_ROWS, |bytes| bytes / SHARE_FOR_ROWS);
-            watch.into_iter().for_each(|watch| observations.set_watch(watch));
-            observations.remember(free)?;
+        watch.into_iter().for_each(|watch| observations.set_watch(watch));
+        if is_alone && keep_first.is_none() {
+            let needed = memory_needed(&observations, observations.n_rows(), R::BYTES, settings, 1);
+            let room = |free: u64| free.saturating_sub(needed).min(free / SHARE_FOR_ROWS);
+            observations.remember(memory::available().map_or(BYTES_FOR_ROWS, room))?;
         }
         let known_mask = earlier.as_ref().map(|earlier| earlier.mask.clone());
         inputs::choose_cells(&mut observations, &rows, settings, structure.grid(), known_mask)?;
@@ -451,6 +457,9 @@ fn load_heldout<R: Real>(
     settings: &Settings,
 ) -> Result<Loaded<R>> {
     let mut observations = Observations::of(rows);
+    if let Some(runs) = &rows.runs {
+        observations.split(runs)?;
+    }
     observations.check_grid(structure.grid(), "as in the training rows")?;
     if let (Some(own), Some(new)) = (training.space(), observations.space()) {
         check_same_place((training.path(), own), (observations.path(), new))?;

@@ -10,6 +10,7 @@ use crate::run::draws::{Draws, KeptDraws};
 use crate::run::folder::{Output, RECONSTRUCTION, Run, TRACE, check_output, prepare_output};
 use crate::run::trace::TraceWriter;
 use crate::summary::Fitted;
+use crate::summary::export::RunImages;
 use std::fs;
 use std::path::Path;
 
@@ -56,6 +57,10 @@ impl Fitted {
         }
         if let Some(array) = &chain.reconstruction {
             write_npy_f32(&folder.join(RECONSTRUCTION), &array.shape, &array.values)?;
+            let mut images = self.space.as_ref().map(|space| RunImages::new(folder, space, &self.record.runs));
+            for row in 0..array.shape[0] {
+                images.as_mut().map_or(Ok(()), |images| images.push(array.row(row), &self.mask))?;
+            }
         }
         self.results().write(&chain.found, folder)
     }

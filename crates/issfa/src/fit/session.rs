@@ -6,6 +6,7 @@ use super::memory_sink::MemorySink;
 use super::prepared::{About, Earlier, Prepared, Request};
 use super::sink::Sink;
 use super::{Ending, Observer};
+use crate::chain::Posterior;
 use crate::data::Rows;
 use crate::error::{Error, Result, Verb, action};
 use crate::model::State;
@@ -29,6 +30,8 @@ pub struct Session {
     folder: Option<PathBuf>,
     /// Whether there is something to go on from.
     has_begun: bool,
+    /// Chains of a fit in memory that this session goes on with.
+    earlier: BTreeMap<u32, ChainRecord>,
 }
 
 /// A fit of either precision.
@@ -37,7 +40,8 @@ trait Engine: Send {
     fn begin(&mut self, sink: &mut Option<Box<dyn Sink>>) -> Result<()>;
     fn run(&mut self, observer: &mut dyn Observer, sink: &mut Option<Box<dyn Sink>>) -> Result<Ending>;
     fn evidence(&self) -> Option<EvidenceCurve>;
-    fn chains(&self, sink: &dyn Sink) -> Result<Option<Vec<ChainRecord>>>;
+    /// What this process has run.
+    fn chains(&self, sink: &dyn Sink) -> Result<BTreeMap<u32, ChainRecord>>;
 }
 
 struct Task<R> {
@@ -93,8 +97,14 @@ impl Session {
         let mut request = Request::new(rows, settings.check()?);
         let (name, mask, record) = (fitted.name(), fitted.mask.clone(), fitted.record.clone());
         request.earlier = Some(Earlier { name, mask, record });
+        let shelf = fitted.folder.as_deref().map(|folder| Shelf::of(folder, &fitted.record.graphs));
+        request.shelf = shelf.as_ref();
         let engine = load(request)?;
-        Ok(Session::with(engine, fitted.folder.as_deref(), true, || Box::new(MemorySink::of(fitted))))
+        let mut session = Session::with(engine, fitted.folder.as_deref(), true, || Box::new(MemorySink::of(fitted)));
+        if fitted.folder.is_none() {
+            session.earlier = (1..).zip(fitted.chains.iter().cloned()).collect();
+        }
+        Ok(session)
     }
 
     fn with(
@@ -108,7 +118,7 @@ impl Session {
             None => memory(),
         };
         let sink = engine.about().is_first().then(sink);
-        Session { engine, sink, folder: folder.map(Path::to_path_buf), has_begun }
+        Session { engine, sink, folder: folder.map(Path::to_path_buf), has_begun, earlier: BTreeMap::new() }
     }
 
     /// What will be done.
@@ -153,11 +163,18 @@ impl Session {
     pub fn fitted(&self) -> Result<Option<Fitted>> {
         let Some(sink) = self.sink.as_deref().filter(|_| self.about().is_first_of_all()) else { return Ok(None) };
         let mut fitted = self.about().to_fitted();
-        match self.engine.chains(sink)? {
-            Some(chains) if !chains.is_empty() => fitted.chains = chains,
-            // Other ranks have run some of the chains.
-            _ => return self.folder.as_deref().map(Fitted::open).transpose(),
+        let mut chains = self.earlier.clone();
+        chains.extend(self.engine.chains(sink)?);
+        for chain in 1..=fitted.settings().chains {
+            // Run by another group of ranks, or before this session.
+            if self.folder.is_some() && !chains.contains_key(&chain) && sink.checkpoint(chain)?.is_some() {
+                return self.folder.as_deref().map(Fitted::open).transpose();
+            }
         }
+        if chains.is_empty() {
+            return Ok(None);
+        }
+        fitted.chains = chains.into_values().collect();
         fitted.evidence = sink.known_evidence()?;
         fitted.folder = self.folder.clone();
         Ok(Some(fitted))
@@ -214,8 +231,10 @@ impl<R: Real> Engine for Task<R> {
             watcher.sweeps_to_come = (own.len() - at - 1) as u64 * about.checked.settings.sweeps;
             let mut chain = ChainRun::start(&self.prepared, number, self.start.as_ref(), sink)?;
             ending = chain.run(&mut watcher, sink)?;
-            if let (Some(account), Some(sink)) = (chain.into_account(), sink.as_mut()) {
+            if let (Some(mut account), Some(sink)) = (chain.into_account(), sink.as_mut()) {
                 let found = account.give_results(about, number, sink.as_mut())?;
+                // The sink has it in the checkpoint.
+                account.posterior = Posterior::new(None);
                 self.chains.insert(number, (account, found));
             }
             if ending != Ending::Finished {
@@ -238,22 +257,21 @@ impl<R: Real> Engine for Task<R> {
         (is_cheap && !data.tiles().is_shared()).then(|| EvidenceCurve::of(data, preprocessing.factor))
     }
 
-    fn chains(&self, sink: &dyn Sink) -> Result<Option<Vec<ChainRecord>>> {
-        if self.prepared.about.ranks.n_groups > 1 {
-            return Ok(None);
-        }
+    fn chains(&self, sink: &dyn Sink) -> Result<BTreeMap<u32, ChainRecord>> {
         let record = |(&chain, (account, found)): (&u32, &(Account, Found))| {
             let is_in_memory = matches!(sink.draws(chain)?, crate::run::draws::KeptDraws::Memory(_));
-            Ok(ChainRecord {
+            let record = ChainRecord {
                 trace: account.trace.clone(),
                 sweep: account.sweep,
                 counters: account.counters.clone(),
                 found: found.clone(),
+                has_results: true,
                 draws: sink.draws(chain)?,
                 checkpoint: if is_in_memory { sink.checkpoint(chain)? } else { None },
                 reconstruction: sink.denoised(chain),
-            })
+            };
+            Ok((chain, record))
         };
-        Ok(Some(self.chains.iter().map(record).collect::<Result<_>>()?))
+        self.chains.iter().map(record).collect()
     }
 }

@@ -134,9 +134,14 @@ impl Fitted {
 
     /// New rows under the mask of the fit and with its covariates; NaN is a cell that was not observed.
     pub fn open_rows(&self, rows: &Rows, how: &NewRowSettings) -> Result<Observations> {
+        // Whoever asks is about to make room for results.
+        self.draws()?;
         let settings = self.settings();
         let mut observations = Observations::of(rows);
         self.check_sites(&observations)?;
+        if let Some(runs) = &rows.runs {
+            observations.split(runs)?;
+        }
         let n_dropped = how.drop_volumes.unwrap_or(settings.drop_volumes);
         observations.drop_first(n_dropped)?;
         observations.set_mask(self.mask.clone());
@@ -162,9 +167,7 @@ impl Fitted {
                 );
                 return Err(Error::setting("confounds", "(nothing)", problem));
             }
-            NewConfounds::OfRows => {
-                rows.confounds.iter().map(|table| (rows.path().to_path_buf(), table.clone())).collect()
-            }
+            NewConfounds::OfRows => inputs::given_tables(rows, columns)?,
         };
         inputs::add_covariates(&mut observations, settings.detrend, &tables, n_dropped)?;
         Ok(observations)

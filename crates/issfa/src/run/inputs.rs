@@ -62,9 +62,27 @@ pub fn choose_cells(
     let columns = (!settings.confound_columns.is_empty()).then_some(&settings.confound_columns[..]);
     let tables = match &rows.confounds[..] {
         [] => read_tables(&settings.confounds, columns)?,
-        given => given.iter().map(|table| (rows.path().to_path_buf(), table.clone())).collect(),
+        [first, ..] => given_tables(rows, Some(columns.unwrap_or(&first.names)))?,
     };
     add_covariates(observations, settings.detrend, &tables, settings.drop_volumes)
+}
+
+/// The confounds that came along with rows, with these columns in this order; other columns are refused.
+pub fn given_tables(rows: &Rows, columns: Option<&[String]>) -> Result<Vec<(PathBuf, Confounds)>> {
+    let path = rows.path().to_path_buf();
+    let Some(columns) = columns else { return Ok(rows.confounds.iter().map(|t| (path.clone(), t.clone())).collect()) };
+    let matched = |(run, table): (usize, &Confounds)| {
+        let mut table = table.clone();
+        let is_same = table.names.len() == columns.len() && columns.iter().all(|name| table.names.contains(name));
+        if !is_same {
+            let (found, expected) = (table.names.join(", "), columns.join(", "));
+            let problem = format!("the confounds of run {} are {found}, but {expected} are expected", run + 1);
+            return Err(Error::malformed(&path, problem));
+        }
+        table.order_as(columns);
+        Ok((path.clone(), table))
+    };
+    rows.confounds.iter().enumerate().map(matched).collect()
 }
 
 /// Reads the confounds of each run, the columns in the order given.

@@ -93,6 +93,10 @@ impl Record {
 
     /// Refuses inputs, or what decides the data beside them, with other checksums; `of` is the run's folder or name.
     pub fn check_inputs(&self, of: &Path, paths: &[PathBuf], inputs: &[String], side: &[String]) -> Result<()> {
+        if inputs.len() != self.inputs.len() {
+            let [found, expected] = [self.inputs.len(), inputs.len()].map(|n| format!("{n} inputs"));
+            return Err(Error::OtherOrigin { path: of.to_path_buf(), what: "data", found, expected });
+        }
         for (at, (found, input)) in inputs.iter().zip(&self.inputs).enumerate() {
             if *found != input.checksum {
                 return Err(Error::OtherOrigin {

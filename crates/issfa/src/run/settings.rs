@@ -135,6 +135,16 @@ pub enum Precision {
     F64,
 }
 
+impl Precision {
+    /// Bytes that a number takes.
+    pub fn n_bytes(self) -> u64 {
+        match self {
+            Precision::F32 => 4,
+            Precision::F64 => 8,
+        }
+    }
+}
+
 /// `[priors]`: pairs as documented in docs/formats.md.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -9,7 +9,7 @@ use crate::error::{Error, Result, Verb, action};
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Counters};
 use crate::run::draws::{Draws, KeptDraws};
-use crate::run::folder::{Run, TRACE};
+use crate::run::folder::{FEATURE_TABLE, Run, TRACE};
 use crate::run::inputs;
 use crate::run::record::{Record, Recorded};
 use crate::run::settings::{Checked, Settings};
@@ -42,6 +42,8 @@ pub(crate) struct ChainRecord {
     pub sweep: u64,
     pub counters: Counters,
     pub found: Found,
+    /// Whether `found` is that of the kept draws: results are written when a fit ends or stops.
+    pub has_results: bool,
     pub draws: KeptDraws,
     /// The last checkpoint, for a chain that is in memory.
     pub checkpoint: Option<Arc<crate::numeric::bytes::Stored>>,
@@ -81,6 +83,7 @@ impl Fitted {
             sweep,
             counters,
             found: self.results().read(folder)?,
+            has_results: folder.join(FEATURE_TABLE).is_file(),
             draws: KeptDraws::Files(draws.into_iter().map(|(_, path)| path).collect()),
             checkpoint: None,
             reconstruction: None,
@@ -181,6 +184,12 @@ impl Fitted {
                 self.checked.burn_in,
                 action(Verb::Resume)
             );
+            return Err(Error::malformed(&self.name(), problem));
+        }
+        if !self.chains[0].has_results {
+            let resume = action(Verb::Resume).on(self.name().display());
+            let problem =
+                format!("has draws, but no {FEATURE_TABLE}: its fit is going on, or was killed; {resume} writes it");
             return Err(Error::malformed(&self.name(), problem));
         }
         Ok(draws)

@@ -63,7 +63,9 @@ impl Values {
                 values.extend(more.iter().map(|&x| x as f32));
                 return;
             }
-            *self = Values::F64(values.iter().map(|&x| f64::from(x)).collect());
+            let mut wide = Vec::with_capacity(values.capacity());
+            wide.extend(values.iter().map(|&x| f64::from(x)));
+            *self = Values::F64(wide);
         }
         if let Values::F64(values) = self {
             values.extend_from_slice(more);
