@@ -68,7 +68,8 @@ impl Session {
         Session::new(Request::new(rows, settings.clone().check()?), None)
     }
 
-    /// A fit into a run folder, or in memory. Nothing is written yet.
+    /// A fit into a run folder, or in memory. Nothing is written before it runs; then a run that is in the folder already is
+    /// replaced.
     pub fn new(request: Request, folder: Option<&Path>) -> Result<Session> {
         let engine = load(request)?;
         Ok(Session::with(engine, folder, false, || Box::new(MemorySink::default())))
