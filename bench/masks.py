@@ -57,7 +57,7 @@ def simulate(size, seed, out):
 
 def fit(data, size, seed, out, *more):
     """Fits and returns the trace."""
-    issfa.call("fit", data, "--grid", text(size["grid"]), "--sweeps", size["sweeps"], "--seed", seed, "--out", out,
+    issfa.call("fit", data, "--noise", "white", "--center", "none", "--grid", text(size["grid"]), "--sweeps", size["sweeps"], "--seed", seed, "--out", out,
                "--overwrite", "--quiet", *more)
     return np.genfromtxt(f"{out}/trace.csv", delimiter=",", names=True)
 

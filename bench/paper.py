@@ -19,7 +19,7 @@ def rows(folder, seeds, choices):
             sim, run = f"{folder}/sim{seed}", f"{folder}/run"
             if not Path(sim).is_dir():
                 issfa.call("simulate", "--preset", "paper", "--seed", str(seed), "--out", sim)
-            issfa.call("fit", f"{sim}/observations.npy", "--grid", "100x100", *options.split(), "--seed", str(seed), "--out", run,
+            issfa.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", "100x100", *options.split(), "--seed", str(seed), "--out", run,
                   "--overwrite", "--quiet")
             found = issfa.call_json("evaluate", run, "--truth", sim)
             over = found["feature_recovery_error"] / found["oracle_feature_recovery_error"]

@@ -39,7 +39,7 @@ def build():
 
 def fit(data, size, ranks, threads, out):
     """Fits under mpirun; returns the trace."""
-    words = [BINARY, "fit", data, "--grid", size["grid"], "--sweeps", size["sweeps"], "--burn-in", size["burn_in"], "--thin", size["sweeps"] - size["burn_in"],
+    words = [BINARY, "fit", data, "--noise", "white", "--center", "none", "--grid", size["grid"], "--sweeps", size["sweeps"], "--burn-in", size["burn_in"], "--thin", size["sweeps"] - size["burn_in"],
              "--seed", 1, "--init", f"kmeans:{size['features']}", "--max-features", size["features"], "--threads", threads,
              "--out", out, "--overwrite", "--quiet"]
     if ranks > 1:

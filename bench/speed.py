@@ -82,7 +82,7 @@ def peers(results):
         points = []
         for sweeps in (10, 15, 20, 30, 40, 60, 80, 120, 300):
             start = time.perf_counter()
-            issfa.call("fit", f"{sim}/observations.npy", "--grid", "100x100", "--sweeps", str(sweeps), "--seed", "1",
+            issfa.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", "100x100", "--sweeps", str(sweeps), "--seed", "1",
                   "--out", run, "--overwrite", "--quiet")
             seconds = time.perf_counter() - start
             error = issfa.call_json("evaluate", run, "--truth", sim)["heldout_error"]
@@ -114,7 +114,7 @@ def brain(results):
         issfa.call("simulate", "--grid", grid, "--rows", str(rows), "--heldout-rows", "10", "--features", "50", "--seed", "1",
               "--out", sim)
         start = time.perf_counter()
-        child = subprocess.Popen([issfa.BINARY, "fit", f"{sim}/observations.npy", "--grid", grid, "--sweeps", "20", "--burn-in",
+        child = subprocess.Popen([issfa.BINARY, "fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", grid, "--sweeps", "20", "--burn-in",
                                   "10", "--seed", "1", "--out", run, "--quiet"], stdout=subprocess.DEVNULL)
         _, status, usage = os.wait4(child.pid, 0)
         seconds = time.perf_counter() - start

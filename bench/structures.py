@@ -49,7 +49,7 @@ def errors(folder, structure, curve, theta, seed):
     for fitted, fitted_curve in [(structure, curve), ("iid", "q")]:
         grid = "x".join(map(str, np.load(f"{sim}/truth_features.npy").shape[1:]))
         run = f"{folder}/run"
-        issfa.call("fit", f"{sim}/observations.npy", "--grid", grid, "--structure", fitted, "--curve", fitted_curve,
+        issfa.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", grid, "--structure", fitted, "--curve", fitted_curve,
               "--sweeps", "300", "--burn-in", "150", "--seed", str(seed), "--out", run, "--overwrite", "--quiet")
         report = issfa.call_json("evaluate", run, "--truth", sim)
         found += [report["feature_recovery_error"], report["heldout_error"]]

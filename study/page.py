@@ -255,12 +255,12 @@ def commands(results):
         "    study/run                  # all of this page", "    study/run --quick          # a minute: the orderings, asserted; part of ./test\n",
         "They call, for the paper's comparison:\n",
         f"    issfa simulate --seed S --out sim --grid 100x100 {' '.join(paper['simulation'])}",
-        f"    issfa fit sim/observations.npy --grid 100x100 --seed S --out run {' '.join(paper['fit'])} [--preset isfa]",
+        f"    issfa fit sim/observations.npy --noise white --center none --grid 100x100 --seed S --out run {' '.join(paper['fit'])} [--preset isfa]",
         "    issfa report run", "    issfa evaluate run --truth sim --json", "    issfa summary run --json\n",
         "and for the small studies, with one value changed at a time:\n",
         f"    issfa simulate --preset small --grid {small['grid']} --features {small['features']} --heldout-rows 200 "
         + " ".join(f"--{name} {value}" for name, value in small["base"].items()) + " --seed S --out sim",
-        f"    issfa fit sim/observations.npy --grid {small['grid']} --seed S --out run {' '.join(small['fit'])}\n",
+        f"    issfa fit sim/observations.npy --noise white --center none --grid {small['grid']} --seed S --out run {' '.join(small['fit'])}\n",
         "scikit-learn: `PCA(50, random_state=S)`, `FastICA(n, whiten=\"unit-variance\", max_iter=1000, random_state=S)`.\n"])
 
 

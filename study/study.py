@@ -187,7 +187,7 @@ def check_evidence(folder, rows, grid, center):
     """scikit-learn wants more rows than sites, so with fewer it gets the data turned over."""
     issfa.call("simulate", "--preset", "small", "--rows", rows, "--heldout-rows", 1, "--grid", grid, "--features", 6, "--density", 0.5,
                "--seed", 1, "--out", folder / "sim", "--overwrite", "--quiet")
-    issfa.call("fit", folder / "sim/observations.npy", "--grid", grid, "--sweeps", 10, "--center", center, "--precision", "f64", "--seed",
+    issfa.call("fit", folder / "sim/observations.npy", "--grid", grid, "--sweeps", 10, "--center", center, "--noise", "white", "--precision", "f64", "--seed",
                1, "--out", folder / "run", "--overwrite", "--quiet")
     ours = issfa.call_json("summary", folder / "run")["minka_dimension"]
     data = peers.load(folder / "sim", "observations").astype(float)

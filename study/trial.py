@@ -11,7 +11,7 @@ import peers
 def fitted(sim, run, grid, seed, options):
     """Fits, evaluates and summarises a run; returns what is kept of it."""
     start = time.perf_counter()
-    issfa.call("fit", f"{sim}/observations.npy", "--grid", grid, "--seed", seed, "--out", run, "--overwrite", "--quiet", *options)
+    issfa.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", grid, "--seed", seed, "--out", run, "--overwrite", "--quiet", *options)
     seconds = time.perf_counter() - start
     issfa.call("report", run)
     report, summary = issfa.call_json("evaluate", run, "--truth", sim), issfa.call_json("summary", run)

@@ -7,7 +7,7 @@ use common::Bench;
 fn a_small_study_is_recovered() {
     let bench = Bench::empty();
     bench.ok("simulate --preset small --seed 2 --rows 500 --heldout-rows 100 --grid 30x30 --features 8 --density 0.1 --out sim");
-    let first = bench.ok("fit sim/observations.npy --grid 30x30 --sweeps 200 --burn-in 100 --seed 2 --heldout sim/heldout.npy --reconstruct --out run");
+    let first = bench.ok("fit sim/observations.npy --grid 30x30 --noise white --center none --sweeps 200 --burn-in 100 --seed 2 --heldout sim/heldout.npy --reconstruct --out run");
     assert!(first.starts_with("fit: 500 rows x 900 sites (30x30), path(30) x path(30), f32, about"), "{first}");
     let report = bench.json("evaluate run --truth sim --json");
     let number = |name: &str| report[name].as_f64().unwrap_or_else(|| panic!("{name} in {report}"));
@@ -126,7 +126,7 @@ fn centring_and_scaling_come_back_in_the_original_units() {
     let (_, values) = issfa::data::read::npy::read_npy_f64(&bench.path("sim/observations.npy")).unwrap();
     let shifted: Vec<f64> = values.iter().enumerate().map(|(i, x)| 1000.0 + 3.0 * (i % 120) as f64 + 7.0 * x).collect();
     bench.npy("shifted.npy", &[80, 12, 10], &shifted);
-    let warned = bench.run("fit shifted.npy --sweeps 20 --burn-in 10 --out plain");
+    let warned = bench.run("fit shifted.npy --center none --sweeps 20 --burn-in 10 --out plain");
     assert!(String::from_utf8_lossy(&warned.stderr).contains("--center site"));
     for options in ["--center site", "--center both --scale", "--center site --scale", "--center row"] {
         bench.ok(&format!(

@@ -33,7 +33,7 @@ fn every_structure_is_simulated_fitted_and_evaluated() {
         bench.ok(&format!(
             "simulate {options} --rows 60 --heldout-rows 10 --features 2 --density 0.4 --seed 3 --out sim --overwrite"
         ));
-        bench.ok(&format!("fit sim/observations.npy {options} {SHORT} --out run --overwrite"));
+        bench.ok(&format!("fit sim/observations.npy --noise white {options} {SHORT} --out run --overwrite"));
         let report = bench.json("evaluate run --truth sim --json");
         assert_eq!(report["n_found"], 2, "{structure} {curve}: {report}");
         bench.ok("transform run sim/heldout.npy --out new --overwrite");

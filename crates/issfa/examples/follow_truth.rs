@@ -4,7 +4,7 @@
 //! as found where some feature of the state has at least this absolute cosine with it; one draw is noisier than a
 //! posterior mean, so the bar is lower than for those. With `burn-in = 0` nothing but the posterior's own moves is at work.
 
-use issfa::data::Rows;
+use issfa::data::{Centering, Rows};
 use issfa::fit::{Prepared, Request};
 use issfa::lab::chain::Chain;
 use issfa::lab::kernels::features::conditional_means;
@@ -28,6 +28,9 @@ fn main() -> issfa::Result<()> {
     settings.input = vec![simulation.join("observations.npy")];
     settings.heldout = Some(simulation.join("heldout.npy"));
     settings.grid = Some(Simulation::read(simulation)?.grid);
+    // Noise is white by construction, and held-out errors are those of whole rows.
+    settings.noise = "white".into();
+    settings.center = Some(Centering::None);
     match settings.precision {
         Precision::F32 => follow::<f32>(simulation, settings, bar),
         Precision::F64 => follow::<f64>(simulation, settings, bar),

@@ -36,6 +36,7 @@
 //! | what a user can get wrong | [`error`] |
 //! | raw input | [`data`]: reading, stacking, masks, confounds, centring |
 //! | basis and eigenvalues | [`structure`] |
+//! | noise that is not white, measured and filtered out | [`noise`] |
 //! | tiles of modes, order-free sums, the pass over the data | [`lab::spectral`], over [`comm`], [`lab::numeric`] |
 //! | the model; one update each; a chain | [`lab::model`], [`lab::kernels`], [`lab::chain`], [`lab::rng`] |
 //! | settings, record, folder, checkpoints, draws, trace | [`run`] |
@@ -56,6 +57,7 @@ pub mod fit;
 mod kernels;
 mod model;
 pub mod new_rows;
+pub mod noise;
 mod numeric;
 mod pca;
 pub mod report;

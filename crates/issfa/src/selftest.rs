@@ -73,6 +73,8 @@ pub struct Tiny {
     pub holes: Vec<(usize, u32)>,
     /// As in the model.
     pub joint_every: u64,
+    /// What multiplies the precision of every mode, as under a noise reference; 1 where empty.
+    pub factors: Vec<f64>,
 }
 
 impl Default for Tiny {
@@ -87,6 +89,7 @@ impl Default for Tiny {
             mask: Vec::new(),
             holes: Vec::new(),
             joint_every: 20,
+            factors: Vec::new(),
         }
     }
 }
@@ -97,7 +100,9 @@ impl Tiny {
     }
 
     fn spectrum(&self) -> Spectrum {
-        Spectrum::new(&self.structure(), &Curve::parse(&self.curve).expect("the test's curve is valid"))
+        let curve = Curve::parse(&self.curve).expect("the test's curve is valid");
+        let spectrum = Spectrum::new(&self.structure(), &curve);
+        if self.factors.is_empty() { spectrum } else { spectrum.with_factors(self.factors.clone()) }
     }
 
     /// Complete data, or what the mask and the holes leave of them.

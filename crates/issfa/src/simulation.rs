@@ -1,4 +1,4 @@
-//! Simulated studies with a known truth: smooth unit-norm features, sparse weights, white noise.
+//! Simulated studies with a known truth: smooth unit-norm features, sparse weights, noise of several kinds.
 
 use crate::data::grid::parse_grid;
 use crate::data::memory;
@@ -41,12 +41,53 @@ pub struct Simulation {
     pub weight_mean: f64,
     /// Each feature's weights have a variance drawn uniformly from this range.
     pub weight_variance: [f64; 2],
-    /// The noise variance.
+    /// The noise variance, on average over sites.
     pub noise: f64,
+    /// What the noise is like.
+    #[serde(default)]
+    pub noise_kind: NoiseKind,
+    /// What weights do from row to row.
+    #[serde(default)]
+    pub traces: Traces,
     /// The files of the structure; their decompositions are in the simulation's folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graphs: Vec<GraphFile>,
 }
+
+/// What simulated noise is like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NoiseKind {
+    /// Independent, alike at all sites.
+    #[default]
+    White,
+    /// Independent, with a standard deviation that varies smoothly over sites.
+    Sites,
+    /// In part a smooth field of its own in every row.
+    Smooth,
+    /// Both.
+    Both,
+}
+
+/// What simulated weights do from row to row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Traces {
+    /// Every row is drawn anew.
+    #[default]
+    Independent,
+    /// A weight that is drawn fades over the rows that follow.
+    Series,
+}
+
+/// The share of the variance of noise of the smooth kind that is smooth, and over how many sites it is.
+const SMOOTH_SHARE: f64 = 0.15;
+const SMOOTH_REACH: f64 = 3.0;
+/// The standard deviation of the logarithm of a site's noise where sites differ, and over how many sites it is smooth.
+const SITES_SPREAD: f64 = 0.5;
+const SITES_REACH: f64 = 10.0;
+/// What is left of a weight one row later in a series.
+const FADING: f64 = 0.85;
 
 impl Simulation {
     /// The study of the paper's section 5.
@@ -64,6 +105,8 @@ impl Simulation {
             weight_mean: 1.0,
             weight_variance: [50.0, 100.0],
             noise: 1.0,
+            noise_kind: NoiseKind::White,
+            traces: Traces::Independent,
             graphs: Vec::new(),
         }
     }
@@ -128,23 +171,29 @@ impl Simulation {
         let flat: Vec<f32> = features.iter().flatten().map(|&x| x as f32).collect();
         write_npy_f32(&folder.join("truth_features.npy"), &shape, &flat)?;
         let variances = self.draw_variances();
+        let truth = Drawn {
+            features: &features,
+            weights: (self.traces == Traces::Series).then(|| self.draw_series(&variances)),
+            variances: &variances,
+            noise: Noise::new(self, structure),
+        };
         let (n_sites, n) = (structure.n_sites(), self.rows);
         let mut observations = NpyWriter::create(&folder.join("observations.npy"), &[n, n_sites])?;
         let mut weights = NpyWriter::create(&folder.join("truth_weights.npy"), &[n, k])?;
-        self.for_each_block(0, n, &features, &variances, &mut |block| {
+        self.for_each_block(0, n, &truth, &mut |block| {
             observations.write_values(&block.noisy)?;
             weights.write_values(&block.weights)
         })?;
         observations.finish()?;
         weights.finish()?;
         let mut heldout = NpyWriter::create(&folder.join("heldout.npy"), &[self.heldout_rows, n_sites])?;
-        let mut truth = NpyWriter::create(&folder.join("truth_heldout.npy"), &[self.heldout_rows, n_sites])?;
-        self.for_each_block(n, self.heldout_rows, &features, &variances, &mut |block| {
+        let mut clean = NpyWriter::create(&folder.join("truth_heldout.npy"), &[self.heldout_rows, n_sites])?;
+        self.for_each_block(n, self.heldout_rows, &truth, &mut |block| {
             heldout.write_values(&block.noisy)?;
-            truth.write_values(&block.clean)
+            clean.write_values(&block.clean)
         })?;
         heldout.finish()?;
-        truth.finish()?;
+        clean.finish()?;
         let recorded = Simulation { graphs: structure.graph_files(), ..self.clone() };
         let text = toml::to_string(&recorded).expect("a simulation can be written as TOML");
         write_atomically(&folder.join("simulation.toml"), text.as_bytes())
@@ -174,20 +223,15 @@ impl Simulation {
         &self,
         first: usize,
         n_rows: usize,
-        features: &[Vec<f64>],
-        variances: &[f64],
+        truth: &Drawn,
         visit: &mut dyn FnMut(&Block) -> Result<()>,
     ) -> Result<()> {
         const ROWS: usize = 64;
         for start in (0..n_rows).step_by(ROWS) {
             let mut rows = vec![Row::default(); ROWS.min(n_rows - start)];
-            share(
-                rows.iter_mut().enumerate(),
-                || (),
-                |_, (offset, row)| {
-                    *row = self.draw_row((first + start + offset) as u64, features, variances);
-                },
-            );
+            share(rows.iter_mut().enumerate(), Vec::new, |scratch, (offset, row)| {
+                *row = self.draw_row((first + start + offset) as u64, truth, scratch);
+            });
             visit(&Block {
                 noisy: rows.iter().flat_map(|row| row.noisy.iter().copied()).collect(),
                 clean: rows.iter().flat_map(|row| row.clean.iter().copied()).collect(),
@@ -197,26 +241,113 @@ impl Simulation {
         Ok(())
     }
 
-    fn draw_row(&self, index: u64, features: &[Vec<f64>], variances: &[f64]) -> Row {
+    /// The weights of all rows, held-out ones too, where those of neighbours are alike: one is drawn as rarely as makes as
+    /// many rows use a feature as rows that are drawn anew do, and fades.
+    fn draw_series(&self, variances: &[f64]) -> Vec<Vec<f64>> {
+        let n_rows = self.rows + self.heldout_rows;
+        let mut weights = vec![vec![0.0; variances.len()]; n_rows];
+        // Rows in which a weight is above a tenth of what it began with.
+        let lasting = (0.1f64.ln() / FADING.ln()).ceil();
+        for (k, variance) in variances.iter().enumerate() {
+            let mut stream = self.stream(5, k as u64);
+            let mut now = 0.0;
+            for row in &mut weights {
+                let begins = stream.random::<f64>() < self.density / lasting;
+                let weight = self.weight_mean + variance.sqrt() * normal(&mut stream);
+                now = if begins { weight } else { FADING * now };
+                if now.abs() < 0.1 * variance.sqrt() {
+                    now = 0.0;
+                }
+                row[k] = now;
+            }
+        }
+        weights
+    }
+
+    fn draw_row(&self, index: u64, truth: &Drawn, scratch: &mut Vec<f64>) -> Row {
         let mut stream = self.stream(2, index);
         let mut weigh = |variance: &f64| {
             let active = stream.random::<f64>() < self.density;
             let weight = self.weight_mean + variance.sqrt() * normal(&mut stream);
             if active { weight } else { 0.0 }
         };
-        let weights: Vec<f64> = variances.iter().map(&mut weigh).collect();
+        let independent: Vec<f64> = truth.variances.iter().map(&mut weigh).collect();
+        let weights = truth.weights.as_ref().map_or(&independent, |all| &all[index as usize]);
         let n_sites: usize = parse_grid(&self.grid).map_or(0, |grid| grid.iter().product());
         let mut clean = vec![0.0; n_sites];
-        for (weight, feature) in weights.iter().zip(features).filter(|(weight, _)| **weight != 0.0) {
+        for (weight, feature) in weights.iter().zip(truth.features).filter(|(weight, _)| **weight != 0.0) {
             clean.iter_mut().zip(feature).for_each(|(x, s)| *x += weight * s);
         }
         let sd = self.noise.sqrt();
+        let white: Vec<f64> = (0..n_sites).map(|_| sd * normal(&mut stream)).collect();
+        let noise = truth.noise.shape(white, sd, &mut self.stream(4, index), scratch);
         Row {
-            noisy: clean.iter().map(|x| (x + sd * normal(&mut stream)) as f32).collect(),
+            noisy: clean.iter().zip(&noise).map(|(x, noise)| (x + noise) as f32).collect(),
             clean: clean.iter().map(|&x| x as f32).collect(),
             weights: weights.iter().map(|&w| w as f32).collect(),
         }
     }
+}
+
+/// What all rows share.
+struct Drawn<'a> {
+    features: &'a [Vec<f64>],
+    variances: &'a [f64],
+    /// Of every row, where they are a series.
+    weights: Option<Vec<Vec<f64>>>,
+    noise: Noise<'a>,
+}
+
+/// What makes noise of a kind of white noise.
+struct Noise<'a> {
+    structure: &'a Structure,
+    /// What each site's noise is multiplied by; empty where sites are alike.
+    scales: Vec<f64>,
+    /// The standard deviation of each mode of the smooth part; empty where there is none.
+    smooth: Vec<f64>,
+}
+
+impl Noise<'_> {
+    fn new<'a>(simulation: &Simulation, structure: &'a Structure) -> Noise<'a> {
+        let kind = simulation.noise_kind;
+        let mut noise = Noise { structure, scales: Vec::new(), smooth: Vec::new() };
+        if matches!(kind, NoiseKind::Sites | NoiseKind::Both) {
+            let field = noise.field(&roots(structure, SITES_REACH), &mut simulation.stream(3, 0), &mut Vec::new());
+            noise.scales = field.iter().map(|x| (SITES_SPREAD * x).exp()).collect();
+            let mean_square = noise.scales.iter().map(|x| x * x).sum::<f64>() / field.len() as f64;
+            noise.scales.iter_mut().for_each(|x| *x /= mean_square.sqrt());
+        }
+        if matches!(kind, NoiseKind::Smooth | NoiseKind::Both) {
+            noise.smooth = roots(structure, SMOOTH_REACH);
+        }
+        noise
+    }
+
+    /// Noise of the kind from white noise with a standard deviation.
+    fn shape(&self, mut noise: Vec<f64>, sd: f64, stream: &mut Stream, scratch: &mut Vec<f64>) -> Vec<f64> {
+        if !self.smooth.is_empty() {
+            let (rough, smooth) = ((1.0 - SMOOTH_SHARE).sqrt(), SMOOTH_SHARE.sqrt() * sd);
+            let field = self.field(&self.smooth, stream, scratch);
+            noise.iter_mut().zip(&field).for_each(|(x, f)| *x = rough * *x + smooth * f);
+        }
+        noise.iter_mut().zip(&self.scales).for_each(|(x, scale)| *x *= scale);
+        noise
+    }
+
+    /// A field of mean square 1, on average, with these standard deviations of its modes.
+    fn field(&self, roots: &[f64], stream: &mut Stream, scratch: &mut Vec<f64>) -> Vec<f64> {
+        let mut field: Vec<f64> = roots.iter().map(|root| root * normal(stream)).collect();
+        self.structure.apply(Direction::ToSites, &mut field, scratch);
+        field
+    }
+}
+
+/// Standard deviations of modes of a field that is smooth over so many sites, with mean square 1.
+fn roots(structure: &Structure, reach: f64) -> Vec<f64> {
+    let mut powers: Vec<f64> = structure.eigenvalues().iter().map(|g| 1.0 / (1.0 + reach * reach * g)).collect();
+    let mean = powers.iter().sum::<f64>() / powers.len() as f64;
+    powers.iter_mut().for_each(|power| *power = (*power / mean).sqrt());
+    powers
 }
 
 /// Features drawn from the prior, in the site domain; `stream_of(k)` is the stream of feature k.

@@ -72,6 +72,17 @@ fn the_whole_sweep_on_other_models() {
             "wavelet(3,haar) x cycle(2), q^1.5",
             Tiny { structure: "wavelet(3,haar) x cycle(2)".into(), curve: "q^1.5".into(), ..tiny() },
         ),
+        ("filtered: a factor for each mode", Tiny { factors: vec![9.0, 2.0, 1.5, 0.3], ..tiny() }),
+        (
+            "filtered, one row, under a mask",
+            Tiny {
+                n_rows: 1,
+                structure: "path(3) x path(2)".into(),
+                mask: vec![0, 2, 3],
+                factors: vec![9.0, 2.0, 1.5, 1.0, 0.5, 0.3],
+                ..tiny()
+            },
+        ),
     ];
     let one = |(seed, (name, tiny)): (usize, (&str, Tiny))| {
         (name.to_string(), run(&tiny, &whole_sweep(), 201 + seed as u64, repeats()))

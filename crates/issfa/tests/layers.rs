@@ -4,13 +4,14 @@
 mod sources;
 
 /// The modules of the library, each above those that it may use. docs/design.md draws this list.
-const LAYERS: [&str; 20] = [
+const LAYERS: [&str; 21] = [
     "error",
     "numeric",
     "rng",
     "comm",
     "data",
     "structure",
+    "noise",
     "spectral",
     "model",
     "kernels",

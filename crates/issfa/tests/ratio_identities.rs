@@ -24,13 +24,18 @@ const CURVES: [&str; 6] = ["q", "q^2", "axes", "q^2 + q", "q^2 + q'", "q^1.5 + q
 const SEEDS: u64 = 12;
 const TOLERANCE: f64 = 1e-9;
 
-/// Runs `check` on a dozen states a curve and makes sure that features were among them.
+/// Fixed factors of the modes, as under a noise reference.
+const FACTORS: [f64; 6] = [7.0, 3.0, 2.0, 1.0, 0.5, 0.2];
+
+/// Runs `check` on a dozen states a curve, half of them with a factor for each mode, and makes sure that features were among them.
 fn on_random_states(weight_mean: WeightMeanPrior, check: impl Fn(&Model<f64>, &State<f64>, &mut Stream)) {
     let mut n_features = 0;
     for curve in CURVES {
-        let spectrum = spectrum(STRUCTURE, curve);
-        let priors = priors(spectrum.n_parameters(), weight_mean);
+        let plain = spectrum(STRUCTURE, curve);
+        let priors = priors(plain.n_parameters(), weight_mean);
         for seed in 1..=SEEDS {
+            let spectrum =
+                if seed.is_multiple_of(2) { plain.clone() } else { plain.clone().with_factors(FACTORS.to_vec()) };
             let (model, state) = draw_case(N_ROWS, &spectrum, &priors, seed);
             n_features += state.n_features();
             check(&model, &state, &mut stream(seed, 1));

@@ -5,6 +5,7 @@ use super::fit::fit_into;
 use crate::Outcome;
 use crate::options::Common;
 use clap::Args;
+use issfa::Centering;
 use issfa::fit::Ranks;
 use issfa::report::write_truth_figures;
 use issfa::run::folder::{FIGURES, Output, check_output, prepare_output};
@@ -45,6 +46,9 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         thin: Some(5),
         keep_draws: 30,
         seed: 1,
+        // As they were simulated: white noise, and features that are to explain all there is.
+        noise: "white".into(),
+        center: Some(Centering::None),
         ..Settings::default()
     };
     let fitted = fit_into(settings.check()?, &fit, Ranks::alone(), common)?.expect("alone, this process has it all");

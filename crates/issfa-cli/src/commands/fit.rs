@@ -92,16 +92,20 @@ pub struct FitOptions {
     /// The most features there may be
     #[arg(long, value_name = "N")]
     pub max_features: Option<usize>,
-    /// Inverse gamma prior of the noise variance, in the data's units
+    /// Inverse gamma prior of the noise variance, in the data's units (of the measured noise under a reference)
     #[arg(long, value_name = "SHAPE,SCALE", conflicts_with = "target_r2")]
     pub noise_prior: Option<String>,
     /// Ask for this share of variance to be explained, with a weight (default 10)
     #[arg(long, value_name = "R[:w]")]
     pub target_r2: Option<String>,
+    /// The noise: reference (measured on differences of rows that follow each other), white (alike everywhere), or the file
+    /// of a stored reference (default reference)
+    #[arg(long, value_name = "reference|white|FILE")]
+    pub noise: Option<String>,
     /// How theta is updated: mh is exact, laplace is as in the paper
     #[arg(long, value_parser = named::<ThetaStep>(&["mh", "laplace"]))]
     pub theta_step: Option<ThetaStep>,
-    /// Subtract means: of each site (per run), of each row, or both (default: site for NIfTI, else none)
+    /// Subtract means: of each site (per run), of each row, or both (default: site)
     #[arg(long, value_parser = named::<Centering>(&["none", "site", "row", "both"]))]
     pub center: Option<Centering>,
     /// Divide each site by its standard deviation
@@ -216,6 +220,7 @@ impl FitOptions {
         if let Some(text) = &self.noise_prior {
             settings.priors.noise = Some(pair("noise-prior", text)?);
         }
+        set(&mut settings.noise, self.noise.take().map(|text| absolute_unless(&text, &["reference", "white"])));
         set(&mut settings.theta_step, self.theta_step);
         set(&mut settings.precision, self.precision);
         Ok(())
@@ -232,7 +237,7 @@ impl FitOptions {
         set(&mut settings.confound_columns, given(&mut self.confound_columns));
         set(&mut settings.drop_volumes, self.drop_volumes);
         settings.runs = self.runs.take().or(settings.runs.take());
-        settings.mask = self.mask.take().or(settings.mask.take()).map(|text| absolute_mask(&text));
+        settings.mask = self.mask.take().or(settings.mask.take()).map(|text| absolute_unless(&text, &["auto"]));
         set(&mut settings.missing, self.missing);
         settings.heldout = self.heldout.take().or(settings.heldout.take());
         settings.spill = self.spill.take().or(settings.spill.take());
@@ -263,11 +268,11 @@ fn given<T>(list: &mut Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then(|| std::mem::take(list))
 }
 
-/// The mask's file from the root, so that the run can be resumed from anywhere.
-fn absolute_mask(text: &str) -> String {
-    match text {
-        "auto" => text.into(),
-        _ => std::path::absolute(text).map_or_else(|_| text.into(), |path| path.display().to_string()),
+/// A file from the root, so that the run can be resumed from anywhere; words stay.
+fn absolute_unless(text: &str, words: &[&str]) -> String {
+    match words.contains(&text) {
+        true => text.into(),
+        false => std::path::absolute(text).map_or_else(|_| text.into(), |path| path.display().to_string()),
     }
 }
 
@@ -353,6 +358,19 @@ fn announce(about: &About, out: &Path, common: &Common) {
     if !preparation.is_empty() {
         common.say(&format!("data: {preparation}"));
     }
+    common.say(&format!("noise: {}", record.noise_in_words()));
+    for doubt in record.noise.iter().flat_map(|noise| noise.doubts()) {
+        common.say(&format!("note: {doubt}"));
+    }
+    if checked.is_promoted {
+        common.say(
+            "note: means of sites are so large that f32 could not hold what varies beside them: computing in f64 \
+             (--center site would do with f32)",
+        );
+    }
+    if settings.scale && record.noise.is_some() {
+        common.say("note: --scale changes nothing here: sites are divided by their noise already");
+    }
     if about.findings.nothing_left {
         err!(
             "warning: after centring nothing is left of the data: no site varies within a run, so nothing will be found"
@@ -396,8 +414,11 @@ pub fn finding(overview: &Overview) -> String {
     match overview.n_kept {
         0 => "no draws were kept yet: burn-in is not over".to_string(),
         _ => format!(
-            "{} persistent features; all but noise is {:.1}% of the sum of squares; {} per sweep on average",
+            "{} persistent features, {} of which hold 95% of what they explain{}; all but noise is {:.1}% of the sum of \
+             squares; {} per sweep on average",
             overview.n_persistent,
+            overview.n_carrying_95,
+            overview.n_agreeing.map_or(String::new(), |n| format!(", {n} of which agree between chains")),
             100.0 * overview.variance_explained,
             seconds(overview.seconds_per_sweep),
         ),

@@ -4,6 +4,7 @@ pub mod demo;
 pub mod evaluate;
 pub mod fit;
 pub mod merge;
+pub mod noise;
 pub mod plan;
 pub mod prior_sample;
 pub mod report;

@@ -1,12 +1,12 @@
 //! `issfa simulate`: data with a known truth.
 
 use crate::Outcome;
-use crate::options::{Common, numbers, pair};
+use crate::options::{Common, named, numbers, pair};
 use clap::{Args, ValueEnum};
 use issfa::Result;
 use issfa::data::grid::{parse_grid, show_grid};
 use issfa::run::folder::{Output, check_output, prepare_output};
-use issfa::simulation::Simulation;
+use issfa::simulation::{NoiseKind, Simulation, Traces};
 use issfa::structure::{Curve, Shelf, Spectrum, expression};
 use std::path::PathBuf;
 
@@ -51,9 +51,15 @@ pub struct Options {
     /// The range of the features' weight variances
     #[arg(long, value_name = "LOW,HIGH")]
     weight_variance: Option<String>,
-    /// The noise variance
+    /// The noise variance, on average over sites
     #[arg(long)]
     noise: Option<f64>,
+    /// What the noise is like: white, different between sites, in part smooth, or both (default white)
+    #[arg(long, value_parser = named::<NoiseKind>(&["white", "sites", "smooth", "both"]))]
+    noise_kind: Option<NoiseKind>,
+    /// Weights from row to row: drawn anew (independent), or fading over the rows that follow (series); default independent
+    #[arg(long, value_parser = named::<Traces>(&["independent", "series"]))]
+    traces: Option<Traces>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -93,6 +99,8 @@ impl Options {
             weight_mean: self.weight_mean.unwrap_or(preset.weight_mean),
             weight_variance: variance.unwrap_or(preset.weight_variance),
             noise: self.noise.unwrap_or(preset.noise),
+            noise_kind: self.noise_kind.unwrap_or(preset.noise_kind),
+            traces: self.traces.unwrap_or(preset.traces),
             graphs: Vec::new(),
         })
     }
@@ -124,7 +132,9 @@ pub fn run(options: Options, common: &Common) -> Outcome {
 fn model_options(simulation: &Simulation) -> String {
     let structure = simulation.structure.iter().map(|text| format!(" --structure {}", quoted(text)));
     let curve = (simulation.curve != "q").then(|| format!(" --curve {}", quoted(&simulation.curve)));
-    structure.chain(curve).collect()
+    // Every feature has a mean weight, which centring would take out; noise is as it was made.
+    let noise = (simulation.noise_kind == NoiseKind::White).then(|| " --noise white".to_string());
+    structure.chain(curve).chain(noise).chain([" --center none".to_string()]).collect()
 }
 
 /// As a shell reads it back.

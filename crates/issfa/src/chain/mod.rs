@@ -15,6 +15,9 @@ use crate::rng::Streams;
 use crate::spectral::Projections;
 use sweep::SweepInfo;
 
+/// Features that leave more than so many times the data have run away.
+const MOST_LEFT: f64 = 4.0;
+
 /// How long a chain runs and what it keeps. Sweeps count from 1.
 #[derive(Clone, Debug)]
 pub struct Schedule {
@@ -72,12 +75,15 @@ impl<R: Real> Chain<R> {
         let turn = Turn { streams: schedule.streams(next), phase };
         let info = sweep::run(&schedule.kernels, model, &mut self.state, &mut self.projections, &turn);
         self.sweep = next;
-        self.check_finite(&info)?;
+        self.check_sound(model, &info)?;
         Ok(info)
     }
 
-    fn check_finite(&self, info: &SweepInfo) -> Result<()> {
-        let diverged = |what| Err(Error::Diverged { sweep: self.sweep, what });
+    /// Refuses numbers that are not finite, and features that leave more than there was. A draw of K features scatters about
+    /// what explains T rows best by about K / T of the noise.
+    fn check_sound(&self, model: &Model<R>, info: &SweepInfo) -> Result<()> {
+        let lost = |what: String| Err(Error::Diverged { sweep: self.sweep, what });
+        let diverged = |what: &str| lost(format!("{what} is not finite"));
         let positive = |x: f64| x > 0.0 && x.is_finite();
         if !info.squared_residual.is_finite() {
             return diverged("the residual");
@@ -93,6 +99,12 @@ impl<R: Real> Chain<R> {
         }
         if !positive(self.state.ibp_strength) || !positive(self.state.ibp_repulsion) {
             return diverged("a parameter of the buffet process");
+        }
+        let total: f64 = model.row_norms.iter().map(|norm| norm * norm).sum();
+        let scatter = 1.0 + self.state.n_features() as f64 / model.data.n_rows().max(1) as f64;
+        if total > 0.0 && info.squared_residual > MOST_LEFT * scatter * total {
+            let times = info.squared_residual / total;
+            return lost(format!("what the features leave of the data is {times:.1e} times the data"));
         }
         Ok(())
     }
@@ -111,5 +123,24 @@ mod tests {
             assert_eq!(kept, schedule.n_kept(sweep));
         }
         assert!(schedule.keeps(17) && !schedule.keeps(13));
+    }
+
+    #[test]
+    fn features_that_leave_more_than_there_was_are_refused() {
+        use crate::model::Priors;
+        use crate::spectral::SpectralData;
+        use crate::structure::{Curve, Spectrum, expression};
+        let structure = expression::build(Some("path(3)"), None).unwrap();
+        let spectrum = Spectrum::new(&structure, &Curve::default());
+        let priors = Priors::default_for(spectrum.n_parameters());
+        let rows = [vec![1.0, 2.0, 2.0], vec![0.0, 0.0, 1.0]];
+        let model = Model::<f64>::new(SpectralData::from_rows(&rows), spectrum, priors);
+        let chain = Chain::new(init::empty(&model), 1);
+        let left = |squared_residual: f64| chain.check_sound(&model, &SweepInfo { steps: vec![], squared_residual });
+        // The data's sum of squares is 10, with one feature for two rows.
+        assert!(left(59.0).is_ok());
+        let error = left(61.0).unwrap_err().to_string();
+        assert!(error.contains("sweep 1: what the features leave of the data is 6.1e0 times the data"), "{error}");
+        assert!(left(f64::NAN).unwrap_err().to_string().contains("the residual is not finite"));
     }
 }

@@ -6,6 +6,7 @@
 use super::smoothness::full_width;
 use crate::data::{Mask, Preprocessing};
 use crate::model::State;
+use crate::noise::Filter;
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::spectral::{FeatureSpectra, SpectralData, Tiles};
@@ -21,13 +22,25 @@ pub struct Shown<'a> {
     pub mask: &'a Mask,
     /// The way back to the user's units.
     pub preprocessing: &'a Preprocessing,
+    /// What rows were filtered by.
+    pub noise: Option<&'a Filter>,
+    /// The level of the noise in each row; empty: 1.
+    pub row_levels: &'a [f64],
 }
 
 impl Shown<'_> {
-    /// The columns of a spectrum's image.
-    fn columns(&self, mut spectrum: Vec<f64>, scratch: &mut Vec<f64>) -> Vec<f64> {
+    /// The columns of a spectrum's image, in the units of prepared rows.
+    pub fn prepared(&self, mut spectrum: Vec<f64>, scratch: &mut Vec<f64>) -> Vec<f64> {
+        if let Some(filter) = self.noise {
+            return filter.show(spectrum, scratch);
+        }
         self.structure.apply(Direction::ToSites, &mut spectrum, scratch);
-        let mut columns = self.mask.gather(&spectrum);
+        self.mask.gather(&spectrum)
+    }
+
+    /// The columns of a spectrum's image, in the user's units.
+    pub fn columns(&self, spectrum: Vec<f64>, scratch: &mut Vec<f64>) -> Vec<f64> {
+        let mut columns = self.prepared(spectrum, scratch);
         self.preprocessing.to_units(&mut columns);
         columns
     }
@@ -101,7 +114,7 @@ impl Posterior {
         // A dead feature never comes back: without half of the planned sweeps it will not be reported.
         self.features.retain(|f| places.contains_key(&f.id) || 2 * f.n_present >= n_planned);
         self.make_room(state, shown.mask.n_columns());
-        let columns = columns(state);
+        let columns = columns(state, shown.row_levels);
         let present = self.features.iter_mut().filter_map(|f| places.get(&f.id).map(|&k| (f, k)));
         let present: Vec<(&mut FeatureMoments, usize)> = present.collect();
         share(present.into_iter(), Vec::new, |scratch, (moments, k)| {
@@ -132,11 +145,12 @@ impl Posterior {
     }
 }
 
-/// The (row, weight) entries of each feature.
-fn columns<R: Real>(state: &State<R>) -> Vec<Vec<(usize, f64)>> {
+/// The (row, weight) entries of each feature; weights are multiplied by the level of the row, if that is known.
+fn columns<R: Real>(state: &State<R>, levels: &[f64]) -> Vec<Vec<(usize, f64)>> {
     let mut columns = vec![Vec::new(); state.n_features()];
     for (row, entries) in state.loadings.rows().iter().enumerate() {
-        entries.iter().for_each(|entry| columns[entry.feature].push((row, entry.weight)));
+        let level = levels.get(row).copied().unwrap_or(1.0);
+        entries.iter().for_each(|entry| columns[entry.feature].push((row, level * entry.weight)));
     }
     columns
 }
@@ -247,7 +261,8 @@ mod tests {
         let structure = expression::build(Some("iid(3)"), None).unwrap();
         let mut posterior = Posterior::new(Some((2, 3)));
         let (mask, preprocessing) = (Mask::full(3), plain());
-        let shown = Shown { structure: &structure, mask: &mask, preprocessing: &preprocessing };
+        let shown =
+            Shown { structure: &structure, mask: &mask, preprocessing: &preprocessing, noise: None, row_levels: &[] };
         posterior.add(&state([3.0, 4.0, 0.0], [1.0, 2.0]), &shown, 2.0, 2);
         posterior.add(&state([-6.0, -8.0, 0.0], [-1.0, 0.5]), &shown, 2.0, 2);
         let feature = posterior.persistent()[0];
@@ -269,7 +284,8 @@ mod tests {
         let structure = expression::build(Some("iid(3)"), None).unwrap();
         let mut posterior = Posterior::new(None);
         let (mask, preprocessing) = (Mask::full(3), plain());
-        let shown = Shown { structure: &structure, mask: &mask, preprocessing: &preprocessing };
+        let shown =
+            Shown { structure: &structure, mask: &mask, preprocessing: &preprocessing, noise: None, row_levels: &[] };
         posterior.add(&state([1.0, 0.0, 0.0], [1.0, 1.0]), &shown, 2.0, 4);
         let empty = State::<f64>::empty(2, 3, 1);
         posterior.add(&empty, &shown, 2.0, 2);

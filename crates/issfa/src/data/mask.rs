@@ -62,6 +62,35 @@ impl Mask {
         format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&bytes))
     }
 
+    /// The sites of the present mask that have a value in any row, where some have none.
+    pub fn without_empty_sites(observations: &Observations) -> Result<Option<Mask>> {
+        let n = observations.n_columns();
+        let (mut empty, mut is_first): (Vec<usize>, bool) = (Vec::new(), true);
+        let rows = 0..observations.n_rows().min(1);
+        observations.for_each_chunk_raw_of(rows, &mut |_, _, values| {
+            empty = (0..n).filter(|&column| values[column].is_nan()).collect();
+            is_first = false;
+            Ok(())
+        })?;
+        if is_first || empty.is_empty() {
+            return Ok(None);
+        }
+        observations.for_each_chunk_raw(&mut |_, _, values| {
+            for row in values.chunks_exact(n) {
+                empty.retain(|&column| row[column].is_nan());
+            }
+            Ok(())
+        })?;
+        if empty.len() == n {
+            return Err(Error::malformed(observations.path(), "every value is NaN: there is nothing to fit"));
+        }
+        let mut inside = vec![false; observations.n_sites()];
+        let mask = observations.mask();
+        (0..n).for_each(|column| inside[mask.site(column)] = true);
+        empty.iter().for_each(|&column| inside[mask.site(column)] = false);
+        Ok((!empty.is_empty()).then(|| Mask::from_inside(&inside)))
+    }
+
     /// The sites whose values are finite and not constant in every run.
     pub fn automatic(observations: &Observations) -> Result<Mask> {
         let n = observations.n_columns();

@@ -35,6 +35,8 @@ pub struct Observations {
     n_sites: usize,
     mask: Mask,
     missing: Missing,
+    /// Sites that the mask leaves out since no row has a value there.
+    n_empty_sites: usize,
     /// Rows of the files without any value, which are left out: run and row within it, in order.
     empty: Vec<(usize, usize)>,
     covariates: Covariates,
@@ -73,6 +75,7 @@ impl Observations {
             n_sites,
             mask: Mask::full(n_sites),
             missing: Missing::Error,
+            n_empty_sites: 0,
             empty: Vec::new(),
             covariates: Covariates::default(),
             is_cut_short: false,
@@ -174,6 +177,16 @@ impl Observations {
     pub fn set_mask(&mut self, mask: Mask) {
         assert_eq!(mask.n_grid_sites(), self.n_sites, "the mask is one of these sites");
         self.mask = mask;
+    }
+
+    /// Sites that the mask leaves out since no row has a value there.
+    pub fn n_empty_sites(&self) -> usize {
+        self.n_empty_sites
+    }
+
+    /// Says how many sites the mask leaves out since no row has a value there.
+    pub fn set_n_empty_sites(&mut self, n: usize) {
+        self.n_empty_sites = n;
     }
 
     /// From now on NaN stands for a cell that was not observed.
@@ -303,6 +316,11 @@ impl Observations {
     /// [`Observations::for_each_chunk`] with values as they are.
     pub fn for_each_chunk_raw(&self, visit: &mut Visit) -> Result<()> {
         self.visit_chunks(Cells::Any, visit)
+    }
+
+    /// [`Observations::for_each_chunk_raw`] of some rows only.
+    pub fn for_each_chunk_raw_of(&self, rows: Range<usize>, visit: &mut Visit) -> Result<()> {
+        self.visit_rows(rows, Cells::Any, visit)
     }
 
     /// [`Observations::for_each_chunk`] where NaN stands for a cell that was not observed.

@@ -24,7 +24,8 @@ pub enum Centering {
 }
 
 impl Centering {
-    fn sites(self) -> bool {
+    /// Whether site means are subtracted.
+    pub fn sites(self) -> bool {
         matches!(self, Centering::Site | Centering::Both)
     }
 

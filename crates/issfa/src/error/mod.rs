@@ -209,12 +209,23 @@ pub enum Error {
     #[error("stopped while the data were being read; nothing was written")]
     Stopped,
 
-    /// The sampler met a number that is not finite.
+    /// The sampler met a number that is not finite, or features that leave more than there was.
     #[error(
-        "sweep {sweep}: {what} is not finite; the last checkpoint is kept. Check the data for extreme values, or use {}",
+        "sweep {sweep}: {what}; the last checkpoint is kept. Use {}, take large means out ({}), and check the data for extreme \
+         values",
+        setting("precision").to("f64"),
+        setting("center").to("site")
+    )]
+    Diverged { sweep: u64, what: String },
+
+    /// The data have means that single precision cannot hold beside what varies.
+    #[error(
+        "site means hold all but {share:.1e} of the sum of squares, more than single precision can hold beside the rest; use \
+         {} or {}",
+        setting("center").to("site"),
         setting("precision").to("f64")
     )]
-    Diverged { sweep: u64, what: &'static str },
+    NeedsDouble { share: f64 },
 }
 
 impl Error {
@@ -274,7 +285,11 @@ impl Error {
 /// The advice for a cell that is not a number.
 fn or_impute(value: f64) -> String {
     match value.is_nan() {
-        true => format!(", or {} takes NaN for a cell that was not observed", setting("missing").to("impute")),
+        true => format!(
+            ", or {} takes NaN for a cell that was not observed, or {} leaves such sites out",
+            setting("missing").to("impute"),
+            setting("mask").to("FILE|auto")
+        ),
         false => String::new(),
     }
 }

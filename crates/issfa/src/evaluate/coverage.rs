@@ -10,6 +10,7 @@ use crate::data::preprocess::MeansOf;
 use crate::error::Result;
 use crate::model::{Entry, State};
 use crate::new_rows::{Effort, infer};
+use crate::noise::level_of_rows;
 use crate::numeric::linalg::Real;
 use crate::rng::Streams;
 use crate::run::draws::Draw;
@@ -90,21 +91,24 @@ pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
     let mut training = Counts::new(clean_training_rows(fitted, truth, n_training));
     let n_heldout = n_rows(truth.heldout.0.len() / n_sites);
     let part = ..n_heldout * n_sites;
-    let mut heldout = Counts::new(prepared(fitted, &truth.heldout.1[part], MeansOf::Training));
-    let noisy = fitted.load::<R>(&mut prepared(fitted, &truth.heldout.0[part], MeansOf::Training));
+    let mut heldout = Counts::new(in_units(fitted, prepared(fitted, &truth.heldout.1[part], MeansOf::Training)));
+    let mut noisy = prepared(fitted, &truth.heldout.0[part], MeansOf::Training);
+    let level = own_level(fitted, &noisy);
+    let noisy = fitted.load::<R>(&mut noisy, level);
     for (number, at) in latest.enumerate() {
         let Draw { state, feature_means } = draws.read::<R>(at)?;
         features.add(&state, fitted);
-        let sites = fitted.at_sites(&state.features);
+        let sites = fitted.images(&state.features);
         for row in 0..n_training {
-            training.add(row * n_sites, &explained(state.loadings.row(row), &sites, n_sites));
+            let level = fitted.row_level(row);
+            training.add(row * n_sites, &explained(state.loadings.row(row), level, &sites, n_sites));
         }
         let streams = Streams { seed: fitted.settings().seed, chain: 0, sweep: number as u64 };
         let (weights, _) = infer(&noisy, &state, &feature_means, Effort::ONE_DRAW, &streams, 0);
         for (row, means) in weights.iter().enumerate() {
             let entries = means.weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
             let entries: Vec<Entry> = entries.map(|(feature, &weight)| Entry { feature, weight }).collect();
-            heldout.add(row * n_sites, &explained(&entries, &sites, n_sites));
+            heldout.add(row * n_sites, &explained(&entries, level, &sites, n_sites));
         }
     }
     Ok(Coverage {
@@ -162,7 +166,19 @@ impl Matched {
     }
 }
 
-/// Rows prepared as the sampler sees them.
+/// Prepared rows in the user's units again, centred as they are.
+fn in_units(fitted: &Fitted, mut rows: Vec<f64>) -> Vec<f64> {
+    rows.chunks_exact_mut(fitted.mask.n_columns()).for_each(|row| fitted.preprocessing.to_units(row));
+    rows
+}
+
+/// The level of the noise in prepared rows that follow each other.
+fn own_level(fitted: &Fitted, rows: &[f64]) -> f64 {
+    let Some(filter) = &fitted.noise else { return 1.0 };
+    level_of_rows(filter, rows.chunks_exact(fitted.mask.n_columns()), &fitted.settings().noise_reference)
+}
+
+/// Rows prepared as they are before they are filtered.
 fn prepared(fitted: &Fitted, rows: &[f32], means: MeansOf) -> Vec<f64> {
     let mut values: Vec<f64> = rows.iter().map(|&x| f64::from(x)).collect();
     for row in values.chunks_exact_mut(fitted.mask.n_columns()) {
@@ -181,14 +197,14 @@ fn clean_training_rows(fitted: &Fitted, truth: &Truth, n_rows: usize) -> Vec<f64
         row
     };
     let rows: Vec<f32> = truth.weights.chunks_exact(k).take(n_rows).flat_map(clean).collect();
-    prepared(fitted, &rows, MeansOf::Run(0))
+    in_units(fitted, prepared(fitted, &rows, MeansOf::Run(0)))
 }
 
-fn explained(entries: &[Entry], features: &[f64], n_sites: usize) -> Vec<f64> {
+fn explained(entries: &[Entry], level: f64, features: &[f64], n_sites: usize) -> Vec<f64> {
     let mut row = vec![0.0; n_sites];
     for entry in entries {
         let feature = &features[entry.feature * n_sites..(entry.feature + 1) * n_sites];
-        row.iter_mut().zip(feature).for_each(|(x, s)| *x += entry.weight * s);
+        row.iter_mut().zip(feature).for_each(|(x, s)| *x += level * entry.weight * s);
     }
     row
 }

@@ -1,44 +1,44 @@
-//! Prediction of hidden cells: some cells of new rows are hidden, inferred from the rest, and compared; and the same
-//! for principal components by least squares on the visible cells.
+//! Prediction of hidden cells: some cells of new rows are hidden, inferred from the rest, and compared; and the same for
+//! probabilistic principal components.
 
-use crate::comm::Solo;
+use super::probabilistic_pca::{Baseline, visible_products};
 use crate::data::preprocess::MeansOf;
 use crate::data::regression::Regression;
 use crate::data::{Observations, Preprocessing, Rows, memory};
 use crate::error::{Error, Result};
 use crate::new_rows::transform::{CenterNew, NewRowSettings};
 use crate::new_rows::{Effort, feature_terms, infer_row};
-use crate::numeric::linalg::{Real, View, cholesky, multiply};
+use crate::noise::level_of_rows;
+use crate::numeric::linalg::{Real, View, multiply};
 use crate::numeric::workers::share;
-use crate::pca;
 use crate::rng::{Purpose, Streams};
 use crate::run::draws::Draw;
 use crate::run::settings::Precision;
-use crate::spectral::load::{Loaded, training_rows};
-use crate::structure::Direction;
 use crate::summary::Fitted;
 use rand::RngExt;
 use serde::Serialize;
-
-/// The largest number of principal components tried.
-const MOST_COMPONENTS: usize = 200;
 
 /// The figures of `issfa evaluate --data`.
 #[derive(Clone, Debug, Serialize)]
 pub struct HiddenReport {
     /// Cells that were hidden.
     pub n_hidden: usize,
-    /// Mean squared error of the hidden cells, in the user's units squared.
+    /// Mean squared error of the hidden cells, in the user's units squared: features, and under a noise reference the noise
+    /// that the visible cells tell of.
     pub hidden_cell_error: f64,
     /// One minus the error over the variance of the hidden cells, after centring as the fit asks.
     pub r2: f64,
-    /// The same error of PCA.
+    /// The error of the features alone.
+    pub signal_error: f64,
+    /// The same share of the features alone.
+    pub signal_r2: f64,
+    /// The same error of probabilistic principal components.
     pub pca_hidden_cell_error: f64,
-    /// The same share of PCA.
+    /// The same share of theirs.
     pub pca_r2: f64,
-    /// The number of components with the least error on these very cells (the choice favours PCA).
+    /// Their number, by cross-validation on the training rows.
     pub pca_dimension: usize,
-    /// PCA's error over ours.
+    /// Their error over `hidden_cell_error`.
     pub pca_error_ratio: f64,
 }
 
@@ -50,10 +50,12 @@ struct Row {
     truth: Vec<f64>,
     /// What comes back beside the features: the site's mean, and the row's.
     offsets: Vec<f64>,
-    /// Sums over draws of the predictions, prepared.
-    predicted: Vec<f64>,
-    /// Squared errors of PCA for each number of components from 0.
-    pca_errors: Vec<f64>,
+    /// The level of the noise.
+    level: f64,
+    /// The row as the sampler takes it, NaN where `prepared` is.
+    white: Vec<f64>,
+    /// Sums over draws of what the features explain, in the units of `prepared`.
+    signal: Vec<f64>,
 }
 
 /// Hides a share of the cells of every new row and predicts them. The training rows, which principal components are
@@ -72,16 +74,22 @@ pub fn evaluate(
     let observations = fitted.open_rows(new, how)?;
     let (n_rows, n_columns) = (observations.n_rows() as u64, observations.n_columns() as u64);
     let of_training = fitted.record.n_rows as u64 * n_columns * fitted.settings().precision.n_bytes();
-    memory::check("hidden cells of new rows, and principal components", 16 * n_rows * n_columns + of_training)?;
+    memory::check("hidden cells of new rows, and principal components", 40 * n_rows * n_columns + 3 * of_training)?;
     let mut rows = hide(&observations, share_hidden, seed)?;
     prepare(&mut rows, &observations, &fitted.preprocessing, how.center);
+    filter(&mut rows, &observations, fitted);
     match fitted.settings().precision {
-        Precision::F32 => predict::<f32>(fitted, rows, training),
-        Precision::F64 => predict::<f64>(fitted, rows, training),
+        Precision::F32 => predict::<f32>(fitted, rows, training, (share_hidden, seed)),
+        Precision::F64 => predict::<f64>(fitted, rows, training, (share_hidden, seed)),
     }
 }
 
-fn predict<R: Real>(fitted: &Fitted, mut rows: Vec<Row>, training: Option<Rows>) -> Result<HiddenReport> {
+fn predict<R: Real>(
+    fitted: &Fitted,
+    mut rows: Vec<Row>,
+    training: Option<Rows>,
+    (share_hidden, seed): (f64, u64),
+) -> Result<HiddenReport> {
     let draws = fitted.draws()?;
     for number in 0..draws.len() {
         let draw = draws.read::<R>(number)?;
@@ -90,8 +98,28 @@ fn predict<R: Real>(fitted: &Fitted, mut rows: Vec<Row>, training: Option<Rows>)
     }
     // Of a row without any visible cell nothing can be said.
     rows.retain(|row| row.prepared.iter().any(|x| !x.is_nan()));
-    add_pca_errors::<R>(&fitted.training_rows(training)?, fitted, &mut rows)?;
-    Ok(report(rows, fitted))
+    let baseline = Baseline::fit::<R>(&fitted.training_rows(training)?, fitted, share_hidden, seed)?;
+    Ok(report(rows, fitted, &baseline))
+}
+
+/// Rows as the sampler takes them: filtered, where the noise was measured, at the level of their run.
+fn filter(rows: &mut [Row], observations: &Observations, fitted: &Fitted) {
+    let Some(filter) = &fitted.noise else {
+        rows.iter_mut().for_each(|row| row.white = row.prepared.clone());
+        return;
+    };
+    let recipe = &fitted.settings().noise_reference;
+    for run in 0..observations.n_runs() {
+        let own = &mut rows[observations.run_rows(run)];
+        let level = level_of_rows(filter, own.iter().map(|row| &row.prepared[..]), recipe);
+        share(own.iter_mut(), Vec::new, |scratch, row| {
+            row.level = level;
+            row.white = row.prepared.clone();
+            if row.white.iter().any(|x| !x.is_nan()) {
+                filter.to_columns(&mut row.white, level, scratch);
+            }
+        });
+    }
 }
 
 /// Raw rows with some of their cells hidden.
@@ -105,9 +133,8 @@ fn hide(observations: &Observations, share: f64, seed: u64) -> Result<Vec<Row>> 
             let hidden: Vec<usize> = (0..n_sites).filter(chosen).collect();
             let truth = hidden.iter().map(|&site| raw[site]).collect();
             hidden.iter().for_each(|&site| raw[site] = f64::NAN);
-            let zeros = vec![0.0; hidden.len()];
-            let (prepared, offsets, predicted) = (raw.to_vec(), zeros.clone(), zeros);
-            rows.push(Row { prepared, hidden, truth, offsets, predicted, pca_errors: Vec::new() });
+            let (prepared, offsets, signal) = (raw.to_vec(), vec![0.0; hidden.len()], vec![0.0; n_sites]);
+            rows.push(Row { prepared, hidden, truth, offsets, level: 1.0, white: Vec::new(), signal });
         }
         Ok(())
     })?;
@@ -144,6 +171,7 @@ fn add_predictions<R: Real>(draw: &Draw<R>, fitted: &Fitted, streams: &Streams, 
     let state = &draw.state;
     let (k, n_sites) = (state.n_features(), fitted.mask.n_columns());
     let features = fitted.at_sites(&draw.feature_means);
+    let shown = fitted.prepared_images(&draw.feature_means);
     let mut gram = vec![0.0; k * k];
     let all = View::new(&features, k, n_sites);
     multiply(&mut gram, all, all.t());
@@ -151,92 +179,15 @@ fn add_predictions<R: Real>(draw: &Draw<R>, fitted: &Fitted, streams: &Streams, 
         rows.iter_mut().enumerate(),
         || (),
         |_, (number, row)| {
-            let (with_data, own_gram) = visible_products(&row.prepared, &features, &gram, k);
+            let (with_data, own_gram) = visible_products(&row.white, &features, &gram, k);
             let norms: Vec<f64> = (0..k).map(|j| own_gram[j * k + j].max(0.0)).collect();
             let mut stream = streams.stream(Purpose::NewRows, 1, number as u64);
             let means = infer_row(&feature_terms(state, &norms), &with_data, &own_gram, Effort::FULL, &mut stream);
-            for (sum, &site) in row.predicted.iter_mut().zip(&row.hidden) {
-                *sum += (0..k).map(|j| means.weights[j] * features[j * n_sites + site]).sum::<f64>();
+            for (weight, image) in means.weights.iter().zip(shown.chunks_exact(n_sites)) {
+                row.signal.iter_mut().zip(image).for_each(|(sum, x)| *sum += row.level * weight * x);
             }
         },
     );
-}
-
-/// Inner products over the cells that are seen (not NaN).
-fn visible_products(prepared: &[f64], features: &[f64], gram: &[f64], k: usize) -> (Vec<f64>, Vec<f64>) {
-    let n_sites = prepared.len();
-    let unseen: Vec<usize> = (0..n_sites).filter(|&site| prepared[site].is_nan()).collect();
-    let product = |image: &[f64]| image.iter().zip(prepared).filter(|(_, y)| !y.is_nan()).map(|(s, y)| s * y).sum();
-    let with_data = features.chunks_exact(n_sites).map(product).collect();
-    let outside: Vec<f64> = (0..k).flat_map(|j| unseen.iter().map(move |&site| features[j * n_sites + site])).collect();
-    let outside = View::new(&outside, k, unseen.len());
-    let mut own = vec![0.0; k * k];
-    multiply(&mut own, outside, outside.t());
-    own.iter_mut().zip(gram).for_each(|(own, all)| *own = all - *own);
-    (with_data, own)
-}
-
-fn add_pca_errors<R: Real>(training: &Observations, fitted: &Fitted, rows: &mut [Row]) -> Result<()> {
-    let Loaded { data, domain, .. } =
-        training_rows::<R>(training, &fitted.structure, &fitted.preprocessing, None, &Solo)?;
-    let components = pca::components(&data, MOST_COMPONENTS).spectra;
-    let (d, n_sites) = (components.n_features(), fitted.mask.n_columns());
-    let mut images = vec![0.0; d * n_sites];
-    share(images.chunks_exact_mut(n_sites).enumerate(), Vec::new, |scratch, (component, image)| {
-        image.copy_from_slice(&components.feature(component));
-        // Otherwise the data are given by site already.
-        if domain.is_whole() {
-            fitted.structure.apply(Direction::ToSites, image, scratch);
-        }
-    });
-    let mut gram = vec![0.0; d * d];
-    let all = View::new(&images, d, n_sites);
-    multiply(&mut gram, all, all.t());
-    share(
-        rows.iter_mut(),
-        || (),
-        |_, row| {
-            row.pca_errors = least_squares_errors(row, fitted, &images, &gram, d);
-        },
-    );
-    Ok(())
-}
-
-/// Squared errors on the hidden cells for 0, 1, ... components, each fitted by least squares on the visible cells.
-fn least_squares_errors(row: &Row, fitted: &Fitted, images: &[f64], gram: &[f64], d: usize) -> Vec<f64> {
-    let n_sites = row.prepared.len();
-    let (with_data, own) = visible_products(&row.prepared, images, gram, d);
-    let squared_error = |coefficients: &[f64]| {
-        let mut predicted = vec![0.0; row.hidden.len()];
-        for (component, coefficient) in coefficients.iter().enumerate() {
-            let image = &images[component * n_sites..];
-            predicted.iter_mut().zip(&row.hidden).for_each(|(sum, &site)| *sum += coefficient * image[site]);
-        }
-        errors(row, &predicted, fitted).iter().map(|e| e * e).sum::<f64>()
-    };
-    let mut result = vec![squared_error(&[])];
-    for n in 1..=d {
-        // Leading blocks share their factors, but solving anew is simple and n is small.
-        let block: Vec<f64> = (0..n * n).map(|at| own[at / n * d + at % n]).collect();
-        let Some(lower) = cholesky(&block, n) else { break };
-        result.push(squared_error(&solve(&lower, &with_data[..n])));
-    }
-    result
-}
-
-/// Solves `L L' x = b`.
-fn solve(lower: &[f64], b: &[f64]) -> Vec<f64> {
-    let n = b.len();
-    let mut x = b.to_vec();
-    for i in 0..n {
-        let dot: f64 = (0..i).map(|j| lower[i * n + j] * x[j]).sum();
-        x[i] = (x[i] - dot) / lower[i * n + i];
-    }
-    for i in (0..n).rev() {
-        let dot: f64 = (i + 1..n).map(|j| lower[j * n + i] * x[j]).sum();
-        x[i] = (x[i] - dot) / lower[i * n + i];
-    }
-    x
 }
 
 /// Prediction minus truth of the hidden cells, in the user's units.
@@ -247,54 +198,39 @@ fn errors(row: &Row, predicted: &[f64], fitted: &Fitted) -> Vec<f64> {
     (0..row.hidden.len()).map(error).collect()
 }
 
-fn report(rows: Vec<Row>, fitted: &Fitted) -> HiddenReport {
+fn report(rows: Vec<Row>, fitted: &Fitted, baseline: &Baseline) -> HiddenReport {
     let n_draws = fitted.chains[0].draws.len() as f64;
-    let (mut ours, mut n) = (0.0, 0usize);
-    let n_tried = rows.iter().map(|row| row.pca_errors.len()).min().unwrap_or(0);
-    let mut pca = vec![0.0; n_tried];
-    for row in &rows {
-        let predicted: Vec<f64> = row.predicted.iter().map(|x| x / n_draws).collect();
-        ours += errors(row, &predicted, fitted).iter().map(|e| e * e).sum::<f64>();
-        pca.iter_mut().zip(&row.pca_errors).for_each(|(sum, e)| *sum += e);
-        n += row.hidden.len();
-    }
+    // Squared errors of the features alone, with the noise, and of principal components.
+    let mut squares = vec![[0.0; 3]; rows.len()];
+    share(squares.iter_mut().zip(&rows), Vec::new, |scratch, (squares, row)| {
+        let signal: Vec<f64> = row.signal.iter().map(|x| x / n_draws).collect();
+        let at_hidden = |values: &[f64]| row.hidden.iter().map(|&site| values[site]).collect::<Vec<f64>>();
+        let mut both = signal.clone();
+        if let Some(filter) = &fitted.noise {
+            let mut noise: Vec<f64> = row.prepared.iter().zip(&signal).map(|(y, s)| y - s).collect();
+            filter.noise_given_the_rest(&mut noise, row.level, scratch);
+            both.iter_mut().zip(&noise).for_each(|(x, noise)| *x += noise);
+        }
+        let of_pca = baseline.predict(&row.prepared, &row.hidden);
+        for (square, predicted) in squares.iter_mut().zip([at_hidden(&signal), at_hidden(&both), of_pca]) {
+            *square = errors(row, &predicted, fitted).iter().map(|e| e * e).sum::<f64>();
+        }
+    });
+    let [alone, both, pca] = [0, 1, 2].map(|which| squares.iter().map(|own| own[which]).sum::<f64>());
+    let n: usize = rows.iter().map(|row| row.hidden.len()).sum();
     // What is left for features to explain: the site means that come back by themselves are not their merit.
     let left = || rows.iter().flat_map(|row| row.truth.iter().zip(&row.offsets).map(|(truth, offset)| truth - offset));
     let mean = left().sum::<f64>() / n as f64;
     let total: f64 = left().map(|x| (x - mean).powi(2)).sum();
-    let best = (0..n_tried).min_by(|&a, &b| pca[a].total_cmp(&pca[b])).unwrap_or(0);
-    let best_error = pca.get(best).copied().unwrap_or(f64::NAN);
     HiddenReport {
         n_hidden: n,
-        hidden_cell_error: ours / n as f64,
-        r2: 1.0 - ours / total,
-        pca_hidden_cell_error: best_error / n as f64,
-        pca_r2: 1.0 - best_error / total,
-        pca_dimension: best,
-        pca_error_ratio: best_error / ours,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn triangular_solutions_solve() {
-        let matrix = [4.0, 1.0, 0.5, 1.0, 3.0, 0.2, 0.5, 0.2, 2.0];
-        let x = solve(&cholesky(&matrix, 3).unwrap(), &[1.0, 2.0, 3.0]);
-        for i in 0..3 {
-            let b: f64 = (0..3).map(|j| matrix[i * 3 + j] * x[j]).sum();
-            assert!((b - (i as f64 + 1.0)).abs() < 1e-12);
-        }
-    }
-
-    #[test]
-    fn products_leave_unseen_cells_out() {
-        let features = [1.0, 2.0, 3.0, 0.5, -1.0, 2.0];
-        let gram = [14.0, 4.5, 4.5, 5.25];
-        let (with_data, own) = visible_products(&[1.0, f64::NAN, 2.0], &features, &gram, 2);
-        assert_eq!(with_data, [7.0, 4.5]);
-        assert_eq!(own, [10.0, 6.5, 6.5, 4.25]);
+        hidden_cell_error: both / n as f64,
+        r2: 1.0 - both / total,
+        signal_error: alone / n as f64,
+        signal_r2: 1.0 - alone / total,
+        pca_hidden_cell_error: pca / n as f64,
+        pca_r2: 1.0 - pca / total,
+        pca_dimension: baseline.dimension,
+        pca_error_ratio: pca / both,
     }
 }

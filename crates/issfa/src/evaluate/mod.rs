@@ -2,4 +2,5 @@
 
 pub mod coverage;
 pub mod hidden;
+mod probabilistic_pca;
 pub mod truth;

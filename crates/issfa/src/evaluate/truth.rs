@@ -154,7 +154,7 @@ fn recovery_error(cosines: &[f64]) -> f64 {
 fn raw_rows<R: Real>(path: &Path, structure: &Arc<Structure>, mask: &Mask) -> Result<SpectralData<R>> {
     let mut observations = Observations::open(&[path.to_path_buf()])?;
     observations.set_mask(mask.clone());
-    Ok(training_rows(&observations, structure, &Preprocessing::nothing(), None, &Solo)?.data)
+    Ok(training_rows(&observations, structure, &Preprocessing::nothing(), None, None, &Solo)?.data)
 }
 
 fn heldout_error(fitted: &Fitted, folder: &Path) -> Result<f64> {
@@ -255,9 +255,13 @@ fn mean_kurtosis<R: Real>(fitted: &Fitted) -> Result<f64> {
 fn draw_kurtosis<R: Real>(state: &State<R>, fitted: &Fitted) -> f64 {
     let norms: Vec<f64> = unit_images(&state.features, &fitted.shown()).iter().map(|image| image.1).collect();
     let counts = state.loadings.counts();
-    let entries = state.loadings.rows().iter().flatten().filter(|entry| counts[entry.feature] > 1);
+    let rows = state.loadings.rows().iter().enumerate();
+    let entries = rows.flat_map(|(row, entries)| {
+        let level = fitted.row_level(row);
+        entries.iter().filter(|entry| counts[entry.feature] > 1).map(move |entry| (level, entry))
+    });
     let n = (state.loadings.n_rows() * state.loadings.n_shared()) as f64;
-    kurtosis_with_zeros(entries.map(|entry| entry.weight * norms[entry.feature]), n)
+    kurtosis_with_zeros(entries.map(|(level, entry)| level * entry.weight * norms[entry.feature]), n)
 }
 
 /// Excess kurtosis of `n` numbers of which only the non-zero ones need be given.

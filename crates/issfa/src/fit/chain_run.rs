@@ -5,7 +5,6 @@ use super::prepared::{About, Prepared};
 use super::ranks::{self, Position};
 use super::sink::Sink;
 use super::{Ending, Observer};
-use crate::chain::posterior::Shown;
 use crate::chain::sweep::SweepInfo;
 use crate::chain::{Chain, Posterior, Schedule};
 use crate::error::Result;
@@ -237,7 +236,7 @@ impl<'a, R: Real> ChainRun<'a, R> {
         let (Some(account), Some(sink)) = (&mut self.account, sink) else { return Ok(()) };
         let state = gathered.as_ref().unwrap_or(&self.chain.state);
         let n_planned = self.schedule.n_kept(self.schedule.sweeps);
-        let shown = Shown { structure: &about.structure, mask: &about.mask, preprocessing: &about.preprocessing };
+        let shown = about.shown();
         account.posterior.add(state, &shown, settings.exceed, n_planned);
         match means.flatten() {
             Some(means) => sink.draw(self.number, self.n_kept, draws::encode(state, &means, self.chain.sweep)),

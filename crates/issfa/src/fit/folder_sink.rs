@@ -7,11 +7,14 @@ use crate::data::nifti::{Header, write_volume};
 use crate::data::write::NpyWriter;
 use crate::data::{Array, Mask, Preprocessing};
 use crate::error::{Error, Result};
+use crate::noise::Filter;
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint;
 use crate::run::draws::{Draws, KeptDraws};
-use crate::run::folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Output, RECONSTRUCTION, Run, TRACE, prepare_output};
+use crate::run::folder::{
+    MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, Output, RECONSTRUCTION, Run, TRACE, prepare_output,
+};
 use crate::run::trace::{self, TraceRow, TraceWriter};
 use crate::summary::Found;
 use crate::summary::export::RunImages;
@@ -40,6 +43,12 @@ impl FolderSink {
         Draws::new(&self.chain_folder(chain), self.capacity)
     }
 
+    /// Writes the noise reference, if there is one.
+    pub(super) fn write_noise(&self, filter: Option<&Filter>) -> Result<()> {
+        let path = self.folder.join(NOISE_REFERENCE);
+        filter.map_or(Ok(()), |filter| filter.reference().to_bundle().save(&path))
+    }
+
     /// Writes which sites take part and, for images, where they lie and what they are on average.
     pub(super) fn write_place(
         &self,
@@ -63,6 +72,7 @@ impl Sink for FolderSink {
         prepare_output(&self.folder, Output::Run)?;
         about.structure.save_graphs(&self.folder)?;
         self.write_place(&about.mask, about.structure.grid(), about.space.as_ref(), &about.preprocessing)?;
+        self.write_noise(about.noise.as_deref())?;
         Run::write_config(&self.folder, &about.recorded())
     }
 

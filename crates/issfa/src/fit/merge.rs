@@ -5,14 +5,15 @@ use crate::data::nifti::Header;
 use crate::data::read::npy::read_npy_f32;
 use crate::data::{Mask, read};
 use crate::error::{Error, Result, Verb, action, setting};
+use crate::noise::Reference;
 use crate::numeric::files::copy_file;
 use crate::numeric::linalg::Real;
 use crate::pca::evidence;
 use crate::run::checkpoint::{self, Checkpoint};
 use crate::run::draws::Draws;
 use crate::run::folder::{
-    CONFIG, MASK_FILE, MASK_IMAGE, MEAN_IMAGE, Output, RECONSTRUCTION, Run, TRACE, WEIGHTS, check_output,
-    prepare_output,
+    CONFIG, MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, Output, RECONSTRUCTION, Run, TRACE, WEIGHTS,
+    check_output, prepare_output,
 };
 use crate::run::record::{ChainStream, InputRecord, Record, Recorded};
 use crate::run::settings::{Precision, Settings};
@@ -40,6 +41,7 @@ pub struct Merge {
     structure: Structure,
     mask: Mask,
     space: Option<Header>,
+    noise: Option<Reference>,
 }
 
 /// A chain of one of the runs.
@@ -72,6 +74,7 @@ impl Merge {
             problem: "was written by an earlier build and has no sum of squares in its record",
         })?;
         let (structure, mask, space) = (first.structure()?, first.mask()?, first.space()?);
+        let noise = first.noise_reference()?;
         let record = Record {
             sum_of_squares: Some(sum_of_squares),
             streams: chains.iter().map(|source| source.stream).collect(),
@@ -79,7 +82,7 @@ impl Merge {
         };
         let settings = Settings { chains: chains.len() as u32, ..first.checked.settings.clone() };
         let out = out.to_path_buf();
-        let merge = Merge { settings, sweep, out, record, sum_of_squares, structure, mask, space, runs, chains };
+        let merge = Merge { settings, sweep, out, record, sum_of_squares, structure, mask, space, noise, runs, chains };
         merge.chains.iter().try_for_each(|source| merge.check_chain(source))?;
         Ok(merge)
     }
@@ -117,6 +120,7 @@ impl Merge {
             settings: &self.settings,
             record: &self.record,
             sum_of_squares: self.sum_of_squares,
+            noise: self.noise.as_ref(),
         }
     }
 
@@ -158,7 +162,7 @@ impl Merge {
     /// What all chains share: where the sites lie, graphs, and the eigenvalues of the data where a run has them.
     fn copy_place(&self) -> Result<()> {
         let first = &self.runs[0].folder;
-        for name in [MASK_FILE, MASK_IMAGE, MEAN_IMAGE] {
+        for name in [MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE] {
             copy_if_there(first, &self.out, name)?;
         }
         if let Some(run) = self.runs.iter().find(|run| run.folder.join(evidence::FILE).is_file()) {

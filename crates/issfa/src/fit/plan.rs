@@ -2,7 +2,7 @@
 
 use crate::chain::Chain;
 use crate::data::{Rows, memory};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fit::cost::{self, Network, Size};
 use crate::fit::{Prepared, Request, memory_needed};
 use crate::kernels::Kernel;
@@ -104,6 +104,7 @@ pub struct Needs {
 /// Two sweeps on a slice.
 struct Measured {
     n_rows: usize,
+    n_sites: f64,
     n_features: f64,
     load_seconds: f64,
     kernels: BTreeMap<&'static str, f64>,
@@ -118,7 +119,14 @@ struct Measured {
 /// Plans a fit. What cannot fit into memory is refused with both figures, as `fit` would.
 pub fn plan(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> Result<Plan> {
     match checked.settings.precision {
-        Precision::F32 => plan_in::<f32>(rows, checked, shelf, wanted),
+        Precision::F32 => match plan_in::<f32>(rows, checked, shelf, wanted) {
+            Err(Error::NeedsDouble { .. }) => {
+                let mut double = checked.clone();
+                double.settings.precision = Precision::F64;
+                plan_in::<f64>(rows, &double, shelf, wanted)
+            }
+            other => other,
+        },
         Precision::F64 => plan_in::<f64>(rows, checked, shelf, wanted),
     }
 }
@@ -256,6 +264,7 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
     let k = chain.state.n_features().max(1);
     Ok(Measured {
         n_rows,
+        n_sites: prepared.model.data.n_modes() as f64,
         n_features: n_features.max(1.0),
         load_seconds,
         kernels,
@@ -267,7 +276,37 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
     })
 }
 
-/// Every kernel on the line through the two slices; the pass and the rows also grow with the number of features.
+/// What a kernel's work is proportional to, about, as the number of features grows.
+struct Work {
+    n_rows: f64,
+    n_sites: f64,
+    /// Features that a row uses, out of all.
+    density: f64,
+}
+
+/// Eigenvectors take so many times as long as as many products in a matrix product, and so many products for each n^3.
+const EIGENVECTORS: f64 = 15.0;
+
+impl Work {
+    fn of(&self, kernel: &str, k: f64) -> f64 {
+        let Work { n_rows, n_sites, density } = *self;
+        if kernel == Kernel::Features.name() {
+            // The pass over the data; rotations and products of features; eigenvectors of the smaller of W'W and W W'.
+            let pass = 2.0 * n_rows * n_sites * k;
+            return pass + 6.0 * n_sites * k * k + EIGENVECTORS * k.min(n_rows).powi(3);
+        }
+        if kernel == Kernel::SharedActivations.name() {
+            // Each of a row's K updates may change K products.
+            return n_rows * (20.0 * k + 2.0 * density * k * k);
+        }
+        if kernel == Kernel::UniqueFeatures.name() || kernel == Kernel::TidyUp.name() {
+            return n_sites * (50.0 + 2.0 * density * k);
+        }
+        1.0
+    }
+}
+
+/// Every kernel on the line through the two slices; some also grow with the number of features, or its square or cube.
 fn kernel_seconds(slices: &[Measured; 2], n_rows: usize, n_features: usize) -> BTreeMap<&'static str, f64> {
     let [half, whole] = slices;
     let of = |slice: &Measured, name: &str| slice.kernels.get(name).copied().unwrap_or(0.0);
@@ -279,7 +318,8 @@ fn kernel_seconds(slices: &[Measured; 2], n_rows: usize, n_features: usize) -> B
         let most = seconds / whole.n_rows as f64;
         let per_row = ((seconds - of(half, name)) / extra_rows).clamp(least * most, most);
         let at_all_rows = seconds + per_row * (n_rows as f64 - whole.n_rows as f64);
-        (*name, at_all_rows * if grows { n_features as f64 / whole.n_features } else { 1.0 })
+        let work = |k: f64| Work { n_rows: n_rows as f64, n_sites: whole.n_sites, density: whole.density }.of(name, k);
+        (*name, at_all_rows * work(n_features as f64) / work(whole.n_features))
     };
     whole.kernels.iter().map(kernel).collect()
 }

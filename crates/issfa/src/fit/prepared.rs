@@ -1,16 +1,19 @@
 //! What a fit loads once: rows checked and prepared, the structure, the model, and what the run is known by.
 
+use super::heldout::{heldout_rows, load_heldout};
+use super::noise::{self, Noise};
 use super::{Ranks, agreement, ranks};
+use crate::chain::posterior::Shown;
 use crate::chain::{Schedule, init};
-use crate::comm::{Comm, Solo};
+use crate::comm::Comm;
 use crate::data::nifti::Header;
-use crate::data::nifti::space::check_same_place;
 use crate::data::observations::Watch;
 use crate::data::preprocess::Findings;
-use crate::data::{Centering, Mask, Missing, Observations, Preprocessing, Rows, memory};
-use crate::error::{Error, Result, Verb, action, setting};
+use crate::data::{Centering, Mask, Observations, Preprocessing, Rows, memory};
+use crate::error::{Error, Result, setting};
 use crate::kernels::Kernel;
 use crate::model::{Model, State};
+use crate::noise::{Filter, Reference, Sample};
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::linalg::Real;
 use crate::run::checkpoint;
@@ -27,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What is asked of a fit.
+#[derive(Clone)]
 pub struct Request<'a> {
     /// The rows to fit.
     pub rows: Rows,
@@ -53,6 +57,8 @@ pub struct Earlier {
     pub mask: Mask,
     /// Its record.
     pub record: Record,
+    /// Its noise reference, if it has one.
+    pub noise: Option<Reference>,
 }
 
 impl Request<'_> {
@@ -77,6 +83,10 @@ pub struct About {
     pub space: Option<Header>,
     /// The way from raw rows to the sampler's units and back.
     pub preprocessing: Preprocessing,
+    /// What rows are filtered by, unless the noise is white.
+    pub noise: Option<Arc<Filter>>,
+    /// The level of the noise in each row; empty where the noise is white.
+    pub row_levels: Vec<f64>,
     /// What the raw data look like.
     pub findings: Findings,
     /// Means taken off the rows, where rows were centred.
@@ -120,8 +130,18 @@ pub fn memory_needed(
     // Every thread adds up products of all rows with all features.
     let products = 64 * 8 * n_rows * (3 + rayon::current_num_threads() as u64);
     let nuisance = 2 * 8 * n_runs * n_columns * (1 + observations.covariates().n_columns() as u64);
-    data + if settings.reconstruct { 4 * n_rows * n_grid } else { 0 } + features + products + nuisance + (64 << 20)
+    let sample = Sample::n_bytes(n_rows as usize, n_columns as usize);
+    data + sample
+        + if settings.reconstruct { 4 * n_rows * n_grid } else { 0 }
+        + features
+        + products
+        + nuisance
+        + (64 << 20)
 }
+
+/// Means that leave less of the sum of squares to the rest are too large for single precision: features, and their products
+/// with the data, are exact to about 1e-7 of themselves.
+const LEAST_BESIDE_MEANS: f64 = 1e-3;
 
 /// Rows read at a time when data go to a file.
 const SPILL_CHUNK_BYTES: usize = 256 << 20;
@@ -161,8 +181,13 @@ impl<R: Real> Prepared<R> {
         }
         let known_mask = earlier.as_ref().map(|earlier| earlier.mask.clone());
         inputs::choose_cells(&mut observations, &rows, settings, structure.grid(), known_mask)?;
-        let streams = earlier.map(|earlier| earlier.record.streams).unwrap_or_default();
-        let known = Known { inputs: records, side_checksums: side, streams };
+        if let Some(earlier) = &earlier {
+            observations.set_n_empty_sites(earlier.record.n_empty_sites);
+        }
+        let (streams, noise) = earlier.map_or((Vec::new(), None), |Earlier { record, noise, .. }| {
+            (record.streams, Some(noise.ok_or(record.noise_is_white_since)))
+        });
+        let known = Known { inputs: records, side_checksums: side, streams, noise };
         Prepared::from_observations(checked, &rows, observations, structure, ranks, known)
     }
 
@@ -172,27 +197,47 @@ impl<R: Real> Prepared<R> {
         observations: Observations,
         structure: Arc<Structure>,
         ranks: Ranks,
-        known: Known,
+        mut known: Known,
     ) -> Result<Prepared<R>> {
         let (settings, comm) = (&checked.settings, ranks.own.clone());
         let (n_rows, n_columns) = (observations.n_rows(), observations.n_columns());
         let memory = memory_needed(&observations, n_rows, R::BYTES, settings, comm.size());
         memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), memory)?;
-        let centering = settings.center.unwrap_or_default();
-        let (preprocessing, findings) = fit_preprocessing(&observations, centering, settings.scale, comm.as_ref())?;
+        let centering = settings.center.unwrap_or(Centering::Site);
+        let (mut preprocessing, findings) = fit_preprocessing(&observations, centering, settings.scale, comm.as_ref())?;
+        if R::BYTES < 8 && !centering.sites() && 1.0 - findings.share_of_site_means < LEAST_BESIDE_MEANS {
+            return Err(Error::NeedsDouble { share: 1.0 - findings.share_of_site_means });
+        }
+        // Rows to be filtered are divided by the scales of their noise instead.
+        let plain = Preprocessing { site_scales: Vec::new(), factor: 1.0, ..preprocessing.clone() };
+        let (known_noise, mean_square) = (known.noise.take(), findings.sum_of_squares / findings.n_cells);
+        let noise = noise::find(&observations, &plain, &structure, &checked, known_noise, mean_square, comm.as_ref())?;
+        let filter = noise.filter().cloned();
+        if filter.is_some() {
+            preprocessing = plain;
+        }
+        let run_noise = filter.as_ref().map(|filter| filter.of_training());
+        let spill = settings.spill.as_deref();
         let Loaded { data, domain, row_means } =
-            training_rows(&observations, &structure, &preprocessing, settings.spill.as_deref(), comm.as_ref())?;
-        let spectrum = Spectrum::new(&structure, &checked.curve);
-        let priors = checked.priors(&spectrum, preprocessing.factor, findings.n_cells)?;
+            training_rows(&observations, &structure, &preprocessing, run_noise, spill, comm.as_ref())?;
+        let mut spectrum = Spectrum::new(&structure, &checked.curve);
+        if let Some(filter) = &filter {
+            spectrum = spectrum.with_factors(filter.powers().to_vec());
+        }
+        let measured = filter.as_ref().map(|filter| &filter.reference().findings);
+        let priors = checked.priors(&spectrum, unit(&preprocessing, filter.as_deref()), findings.n_cells, measured)?;
         let mut model = Model::with(data, domain, spectrum, priors, comm.clone());
         set_up(&mut model, settings)?;
         let theta = model.spectrum.parameter_names();
-        let record = known.record(&observations, &structure, theta, &preprocessing, &findings);
+        let record = known.record(&observations, &structure, theta, &preprocessing, &findings, &noise);
         let heldout = heldout_rows(rows, settings)?;
         let traces_heldout = heldout.is_some();
         // Rank 0 alone looks at them, with features gathered.
         let heldout = match heldout.filter(|_| comm.rank() == 0) {
-            Some(heldout) => Some(load_heldout(&heldout, &observations, &structure, &preprocessing, settings)?),
+            Some(heldout) => {
+                let way = (&preprocessing, filter.as_deref());
+                Some(load_heldout(&heldout, &observations, &structure, way, settings)?)
+            }
             None => None,
         };
         let (mask, space) = (observations.mask().clone(), observations.space().cloned());
@@ -203,6 +248,8 @@ impl<R: Real> Prepared<R> {
             mask,
             space,
             preprocessing,
+            row_levels: row_levels(filter.as_deref(), &observations),
+            noise: filter,
             findings,
             row_means,
             ranks,
@@ -214,7 +261,7 @@ impl<R: Real> Prepared<R> {
 
     /// The factors between the sampler's units and the user's.
     pub fn units(&self) -> UserUnits {
-        UserUnits { data_scale: self.about.preprocessing.factor, degree: self.model.spectrum.degree() }
+        UserUnits { data_scale: self.about.unit(), degree: self.model.spectrum.degree() }
     }
 
     /// Where a chain starts.
@@ -286,6 +333,23 @@ impl About {
             settings: &self.checked.settings,
             record: &self.record,
             sum_of_squares: self.findings.sum_of_squares,
+            noise: self.noise.as_ref().map(|filter| filter.reference()),
+        }
+    }
+
+    /// What the sampler's rows are to be multiplied by: to the data's units, or to those of the measured noise.
+    pub fn unit(&self) -> f64 {
+        unit(&self.preprocessing, self.noise.as_deref())
+    }
+
+    /// How spectra are shown.
+    pub fn shown(&self) -> Shown<'_> {
+        Shown {
+            structure: &self.structure,
+            mask: &self.mask,
+            preprocessing: &self.preprocessing,
+            noise: self.noise.as_deref(),
+            row_levels: &self.row_levels,
         }
     }
 
@@ -316,6 +380,7 @@ impl About {
             mask: self.mask.clone(),
             space: self.space.clone(),
             preprocessing: self.preprocessing.clone(),
+            noise: self.noise.clone(),
             chains: Vec::new(),
             evidence: None,
             folder: None,
@@ -328,6 +393,7 @@ struct Known {
     inputs: Vec<InputRecord>,
     side_checksums: Vec<String>,
     streams: Vec<ChainStream>,
+    noise: noise::Known,
 }
 
 impl Known {
@@ -338,6 +404,7 @@ impl Known {
         theta: Vec<String>,
         preprocessing: &Preprocessing,
         findings: &Findings,
+        noise: &Noise,
     ) -> Record {
         let (n_rows, n_columns) = (observations.n_rows(), observations.n_columns());
         let part = Some(observations.mask()).filter(|mask| !mask.is_full());
@@ -356,13 +423,31 @@ impl Known {
             side_checksums: self.side_checksums,
             n_masked_sites: part.map(|_| n_columns),
             mask_checksum: part.map(Mask::checksum),
+            n_empty_sites: observations.n_empty_sites(),
             n_missing_cells: (n_rows * n_columns) as u64 - findings.n_cells as u64,
             empty_rows: observations.empty_rows(),
             graphs: structure.graph_files(),
             sum_of_squares: Some(findings.sum_of_squares),
+            noise: noise.filter().map(|filter| filter.reference().findings.clone()),
+            noise_checksum: noise.filter().map(|filter| filter.reference().checksum()),
+            noise_is_white_since: match noise {
+                Noise::White(reason) => reason.clone(),
+                Noise::Filtered(_) => None,
+            },
             streams: self.streams,
         }
     }
+}
+
+fn unit(preprocessing: &Preprocessing, filter: Option<&Filter>) -> f64 {
+    filter.map_or(preprocessing.factor, |filter| filter.reference().unit)
+}
+
+/// The level of the noise in every row.
+fn row_levels(filter: Option<&Filter>, observations: &Observations) -> Vec<f64> {
+    let Some(filter) = filter else { return Vec::new() };
+    let of_run = |run: usize| vec![filter.reference().run_levels[run]; observations.run_rows(run).len()];
+    (0..observations.n_runs()).flat_map(of_run).collect()
 }
 
 /// Opens the rows, and settles what depends on their kind.
@@ -371,8 +456,7 @@ fn open_rows(rows: &Rows, checked: &mut Checked, keep_first: Option<usize>) -> R
     keep_first.into_iter().for_each(|n_rows| observations.keep_first(n_rows));
     let settings = &mut checked.settings;
     settings.input = rows.paths().to_vec();
-    let usual = if observations.space().is_some() { Centering::Site } else { Centering::None };
-    settings.center.get_or_insert(usual);
+    settings.center.get_or_insert(Centering::Site);
     if settings.melodic && observations.space().is_none() {
         return Err(Error::setting("melodic", true, "MELODIC's files are images, but the input is not NIfTI"));
     }
@@ -431,54 +515,10 @@ fn fit_preprocessing(
     Ok((take_preprocessing(&stored)?, findings))
 }
 
-/// Rows whose residual is traced, from where they were given.
-fn heldout_rows(rows: &Rows, settings: &Settings) -> Result<Option<Rows>> {
-    let heldout = match (&rows.heldout, &settings.heldout) {
-        (Some(heldout), _) => Rows::clone(heldout),
-        (None, Some(path)) => Rows::open(std::slice::from_ref(path))?,
-        (None, None) => return Ok(None),
-    };
-    if !settings.confounds.is_empty() || !rows.confounds.is_empty() {
-        let problem = format!(
-            "the confounds of held-out rows are not known; leave it out and use {}, or do without {}",
-            action(Verb::Evaluate).with(setting("data")),
-            setting("confounds")
-        );
-        return Err(Error::setting("heldout", heldout.path().display(), problem));
-    }
-    Ok(Some(heldout))
-}
-
-fn load_heldout<R: Real>(
-    rows: &Rows,
-    training: &Observations,
-    structure: &Arc<Structure>,
-    preprocessing: &Preprocessing,
-    settings: &Settings,
-) -> Result<Loaded<R>> {
-    let mut observations = Observations::of(rows);
-    if let Some(runs) = &rows.runs {
-        observations.split(runs)?;
-    }
-    observations.check_grid(structure.grid(), "as in the training rows")?;
-    if let (Some(own), Some(new)) = (training.space(), observations.space()) {
-        check_same_place((training.path(), own), (observations.path(), new))?;
-    }
-    observations.drop_first(settings.drop_volumes)?;
-    observations.set_mask(training.mask().clone());
-    if settings.missing == Missing::Impute {
-        observations.allow_missing()?;
-    }
-    inputs::add_covariates(&mut observations, settings.detrend, &[], 0)?;
-    // Held-out rows are new rows: they are centred by the means of all training rows.
-    let as_new =
-        Preprocessing { runs: vec![preprocessing.overall.clone(); observations.n_runs()], ..preprocessing.clone() };
-    training_rows(&observations, structure, &as_new, None, &Solo)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::Missing;
     use crate::data::read::RowSource;
     use crate::data::read::memory::ArrayRows;
     use std::sync::atomic::{AtomicUsize, Ordering};

@@ -31,6 +31,7 @@ impl Fitted {
             self.space.as_ref(),
             &self.preprocessing,
         )?;
+        FolderSink::new(folder).write_noise(self.noise.as_deref())?;
         for chain in 0..self.chains.len() {
             self.save_chain(chain, &Run::chain_folder(folder, chain as u32 + 1))?;
         }

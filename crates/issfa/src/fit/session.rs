@@ -56,10 +56,20 @@ fn load(request: Request) -> Result<Box<dyn Engine>> {
     fn task<R: Real>(request: Request) -> Result<Box<dyn Engine>> {
         Ok(Box::new(Task { prepared: Prepared::<R>::load(request)?, start: None, chains: BTreeMap::new() }))
     }
-    match request.checked.settings.precision {
-        Precision::F32 => task::<f32>(request),
-        Precision::F64 => task::<f64>(request),
+    if request.checked.settings.precision == Precision::F64 {
+        return task::<f64>(request);
     }
+    match task::<f32>(request.clone()) {
+        Err(Error::NeedsDouble { .. }) => task::<f64>(in_double(request)),
+        other => other,
+    }
+}
+
+/// The same in double precision.
+fn in_double(mut request: Request) -> Request {
+    request.checked.settings.precision = Precision::F64;
+    request.checked.is_promoted = true;
+    request
 }
 
 impl Session {
@@ -82,7 +92,12 @@ impl Session {
         let shelf = Shelf::of(&run.folder, &run.record.graphs);
         let mut request = Request::new(rows, run.checked.clone());
         request.shelf = Some(&shelf);
-        request.earlier = Some(Earlier { name: run.folder.clone(), mask: run.mask()?, record: run.record.clone() });
+        request.earlier = Some(Earlier {
+            name: run.folder.clone(),
+            mask: run.mask()?,
+            record: run.record.clone(),
+            noise: run.noise_reference()?,
+        });
         prepare(&mut request);
         let engine = load(request)?;
         Ok(Session::with(engine, Some(&run.folder), true, || Box::new(MemorySink::default())))
@@ -97,7 +112,8 @@ impl Session {
         settings.sweeps = sweeps;
         let mut request = Request::new(rows, settings.check()?);
         let (name, mask, record) = (fitted.name(), fitted.mask.clone(), fitted.record.clone());
-        request.earlier = Some(Earlier { name, mask, record });
+        let noise = fitted.noise.as_ref().map(|filter| filter.reference().clone());
+        request.earlier = Some(Earlier { name, mask, record, noise });
         let shelf = fitted.folder.as_deref().map(|folder| Shelf::of(folder, &fitted.record.graphs));
         request.shelf = shelf.as_ref();
         let engine = load(request)?;
@@ -251,11 +267,11 @@ impl<R: Real> Engine for Task<R> {
     }
 
     fn evidence(&self) -> Option<EvidenceCurve> {
-        let About { record, checked, preprocessing, .. } = &self.prepared.about;
+        let About { record, checked, .. } = &self.prepared.about;
         let n_sweeps = checked.settings.sweeps * u64::from(checked.settings.chains);
         let is_cheap = evidence::is_cheap(record.n_rows, record.n_sites, n_sweeps);
         let data = &self.prepared.model.data;
-        (is_cheap && !data.tiles().is_shared()).then(|| EvidenceCurve::of(data, preprocessing.factor))
+        (is_cheap && !data.tiles().is_shared()).then(|| EvidenceCurve::of(data, self.prepared.about.unit()))
     }
 
     fn chains(&self, sink: &dyn Sink) -> Result<BTreeMap<u32, ChainRecord>> {

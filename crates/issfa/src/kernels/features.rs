@@ -2,7 +2,7 @@
 
 use super::{Info, Turn};
 use crate::comm::told_by_rank_0;
-use crate::model::{Model, State};
+use crate::model::{Loadings, Model, State};
 use crate::numeric::linalg::{Eigen, Real, symmetric_eigen};
 use crate::rng::Purpose;
 use crate::spectral::{FeatureConditional, FeatureDraw, FeatureSpectra, OneByOne, Outside, Projections};
@@ -22,14 +22,58 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     Info::default()
 }
 
-/// The basis that diagonalises `W'W`.
+/// The basis that diagonalises `W'W`; where there are more features than rows, the part of it that rows tell of.
 fn rotation<R: Real>(model: &Model<R>, state: &State<R>) -> Eigen {
-    let n = state.n_features();
+    let (n, loadings) = (state.n_features(), &state.loadings);
     let numbers = told_by_rank_0(model.comm.as_ref(), || {
-        let eigen = symmetric_eigen(&state.loadings.gram(), n);
+        let eigen = if n > loadings.n_rows() { thin_rotation(loadings) } else { symmetric_eigen(&loadings.gram(), n) };
         [eigen.values, eigen.vectors].concat()
     });
-    Eigen { values: numbers[..n].to_vec(), vectors: numbers[n..].to_vec() }
+    let n_values = numbers.len() / (n + 1);
+    Eigen { values: numbers[..n_values].to_vec(), vectors: numbers[n_values..].to_vec() }
+}
+
+/// Beside the largest: eigenvalues that are rounding errors, and those whose vectors need to be made orthogonal again.
+const NO_EIGENVALUE: f64 = 1e-14;
+const INEXACT: f64 = 1e-6;
+
+/// Eigenvectors of `W'W` with eigenvalues above 0, from those of the smaller `W W'`: with `W W' = Q L Q'` they are the columns
+/// of `W' Q L^-1/2`.
+pub fn thin_rotation(loadings: &Loadings) -> Eigen {
+    let (n_rows, k) = (loadings.n_rows(), loadings.n_features());
+    let eigen = symmetric_eigen(&loadings.row_gram(), n_rows);
+    let largest = eigen.values.last().copied().unwrap_or(0.0);
+    let (mut values, mut columns): (Vec<f64>, Vec<Vec<f64>>) = (Vec::new(), Vec::new());
+    for place in (0..n_rows).rev().filter(|&place| eigen.values[place] > NO_EIGENVALUE * n_rows as f64 * largest) {
+        let value = eigen.values[place];
+        let mut column = vec![0.0; k];
+        for (row, entries) in loadings.rows().iter().enumerate() {
+            let along = eigen.vectors[row * n_rows + place] / value.sqrt();
+            entries.iter().for_each(|entry| column[entry.feature] += along * entry.weight);
+        }
+        if value > INEXACT * largest || make_orthogonal(&mut column, &columns) {
+            values.push(value);
+            columns.push(column);
+        }
+    }
+    let r = values.len();
+    Eigen { values, vectors: (0..k * r).map(|at| columns[at % r][at / r]).collect() }
+}
+
+/// Takes what others hold off a column and makes its length 1, unless next to nothing is left.
+fn make_orthogonal(column: &mut [f64], others: &[Vec<f64>]) -> bool {
+    for _ in 0..2 {
+        for other in others {
+            let along: f64 = column.iter().zip(other).map(|(x, p)| x * p).sum();
+            column.iter_mut().zip(other).for_each(|(x, p)| *x -= along * p);
+        }
+        let norm = column.iter().map(|x| x * x).sum::<f64>().sqrt();
+        if norm < 0.1 {
+            return false;
+        }
+        column.iter_mut().for_each(|x| *x /= norm);
+    }
+    true
 }
 
 /// Drawing what was not observed and the features in turn costs 2K transforms and leaves the law alone, but a smooth mode
@@ -64,4 +108,32 @@ pub fn conditional_means<R: Real>(model: &Model<R>, state: &State<R>) -> Feature
     let noise_variance = state.noise_variance;
     let conditional = FeatureConditional { rotation: &rotation, noise_variance, precisions: &precisions };
     model.domain.means(&model.pass(&state.loadings), &conditional)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Entry;
+
+    /// `P L P' = W'W` and `P'P = I`, with a pair of rows that are nearly copies.
+    #[test]
+    fn a_thin_rotation_diagonalises() {
+        let weight = |row: usize, feature: usize| ((row * row * 5 + 3 * row * feature + feature) as f64 * 1.3).sin();
+        let mut rows: Vec<Vec<Entry>> =
+            (0..4).map(|row| (0..7).map(|feature| Entry { feature, weight: weight(row, feature) }).collect()).collect();
+        rows[3] = rows[2].iter().map(|entry| Entry { weight: entry.weight * (1.0 + 1e-7), ..*entry }).collect();
+        rows[3][1].weight += 1e-6;
+        let loadings = Loadings::from_rows(rows, 7);
+        let Eigen { values, vectors } = thin_rotation(&loadings);
+        let (r, gram) = (values.len(), loadings.gram());
+        assert!((3..=4).contains(&r), "{r}");
+        for (a, b) in (0..7).flat_map(|a| (0..7).map(move |b| (a, b))) {
+            let entry: f64 = (0..r).map(|i| vectors[a * r + i] * values[i] * vectors[b * r + i]).sum();
+            assert!((entry - gram[a * 7 + b]).abs() < 1e-12, "{a} {b}: {entry} {}", gram[a * 7 + b]);
+        }
+        for (i, j) in (0..r).flat_map(|i| (0..r).map(move |j| (i, j))) {
+            let product: f64 = (0..7).map(|a| vectors[a * r + i] * vectors[a * r + j]).sum();
+            assert!((product - f64::from(u8::from(i == j))).abs() < 1e-9, "{i} {j}: {product}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use crate::data::preprocess::MeansOf;
 use crate::data::regression::{Regression, RunFit};
 use crate::data::{Array, Covariates, Detrend, Observations, Rows};
 use crate::error::{Error, Result, setting};
+use crate::noise::levels_of_new_rows;
 use crate::numeric::linalg::{Real, View, multiply};
 use crate::numeric::workers::share;
 use crate::rng::Streams;
@@ -215,13 +216,15 @@ impl Fitted {
         let own = self.own_fits(observations, how.center)?;
         let rows_at_once = (BATCH_BYTES / (8 * n_sites)).max(1);
         let (covariates, drop) = (observations.covariates(), &how.drop[..]);
+        let means_of = |run: usize| own.get(run).map_or(MeansOf::Training, MeansOf::These);
+        let levels = self.levels(observations, means_of)?;
         observations.for_each_chunk(&mut |run, first_row, values| {
             for (at, rows) in values.chunks_mut(rows_at_once * n_sites).enumerate() {
-                let means = own.get(run).map_or(MeansOf::Training, MeansOf::These);
+                let way = (means_of(run), levels[run]);
                 let first_row = first_row + at * rows_at_once;
                 visit(match self.settings().precision {
-                    Precision::F32 => self.transform_batch::<f32>(rows, covariates, first_row, means, drop)?,
-                    Precision::F64 => self.transform_batch::<f64>(rows, covariates, first_row, means, drop)?,
+                    Precision::F32 => self.transform_batch::<f32>(rows, covariates, first_row, way, drop)?,
+                    Precision::F64 => self.transform_batch::<f64>(rows, covariates, first_row, way, drop)?,
                 })?;
             }
             Ok(())
@@ -233,7 +236,7 @@ impl Fitted {
         rows: &mut [f64],
         covariates: &Covariates,
         first_row: usize,
-        means: MeansOf,
+        (means, level): (MeansOf, f64),
         drop: &[u64],
     ) -> Result<Batch> {
         let n_sites = self.mask.n_columns();
@@ -247,7 +250,7 @@ impl Fitted {
             },
         );
         let is_empty: Vec<bool> = rows.chunks_exact(n_sites).map(|row| row.iter().all(|x| x.is_nan())).collect();
-        let data = self.load::<R>(rows);
+        let data = self.load::<R>(rows, level);
         let mut sums = Sums::new(n_rows, self.structure.n_sites(), self.ids().len());
         let draws = self.draws()?;
         for number in 0..draws.len() {
@@ -257,11 +260,28 @@ impl Fitted {
             let (means, _) = infer(&data, &draw.state, &draw.feature_means, Effort::FULL, &streams, first_row);
             self.add_draw(&draw, &means, drop, &mut sums);
         }
-        let mut batch = self.finish(sums, first_row, means, &offsets);
+        let mut batch = self.finish(sums, first_row, (means, level), &offsets);
         for row in (0..n_rows).filter(|&row| is_empty[row]) {
             batch.forget(row, n_rows);
         }
         Ok(batch)
+    }
+
+    /// Spectra by column of the mask, in the user's units, one after the other.
+    pub fn images<R: Real>(&self, spectra: &FeatureSpectra<R>) -> Vec<f64> {
+        let mut images = self.prepared_images(spectra);
+        images.chunks_exact_mut(self.mask.n_columns()).for_each(|image| self.preprocessing.to_units(image));
+        images
+    }
+
+    /// Spectra by column of the mask, in the units of prepared rows, one after the other.
+    pub fn prepared_images<R: Real>(&self, spectra: &FeatureSpectra<R>) -> Vec<f64> {
+        let n_columns = self.mask.n_columns();
+        let mut images = vec![0.0; spectra.n_features() * n_columns];
+        share(images.chunks_exact_mut(n_columns).enumerate(), Vec::new, |scratch, (feature, image)| {
+            image.copy_from_slice(&self.shown().prepared(spectra.feature(feature), scratch));
+        });
+        images
     }
 
     /// Spectra by column of the mask, in the sampler's units, one after the other.
@@ -276,12 +296,29 @@ impl Fitted {
         images
     }
 
-    /// Prepared rows as the model takes them; NaN is a cell that was not observed. The rows are used up.
-    pub fn load<R: Real>(&self, rows: &mut [f64]) -> Loaded<R> {
+    /// The levels of the noise in the runs of new rows: 1 where the noise is white.
+    pub(crate) fn levels<'a>(
+        &'a self,
+        observations: &Observations,
+        means: impl Fn(usize) -> MeansOf<'a>,
+    ) -> Result<Vec<f64>> {
+        match &self.noise {
+            None => Ok(vec![1.0; observations.n_runs()]),
+            Some(filter) => {
+                let recipe = &self.settings().noise_reference;
+                levels_of_new_rows(filter, observations, &self.preprocessing, recipe, means)
+            }
+        }
+    }
+
+    /// Prepared rows with noise of this level as the model takes them; NaN is a cell that was not observed. The rows are
+    /// used up.
+    pub fn load<R: Real>(&self, rows: &mut [f64], level: f64) -> Loaded<R> {
         let n_columns = self.mask.n_columns();
         let holes: Vec<Vec<u32>> = rows.chunks_exact(n_columns).map(holes_of).collect();
         let domain = Domain::new(&self.structure, self.mask.sites(), holes);
-        to_columns(rows, n_columns, &domain, &self.structure, |_, _| {});
+        let noise = self.noise.as_deref().map(|filter| (filter, level));
+        to_columns(rows, n_columns, &domain, &self.structure, noise, |_, _| {});
         let mut data = SpectralData::zeros(rows.len() / n_columns, Tiles::whole(n_columns));
         lay_out(rows, 0, &mut data);
         Loaded { data, domain, row_means: Vec::new() }
@@ -319,22 +356,26 @@ impl Fitted {
         sums.n_draws += 1.0;
     }
 
-    fn finish(&self, sums: Sums, first_row: usize, means: MeansOf, offsets: &[f64]) -> Batch {
+    fn finish(&self, sums: Sums, first_row: usize, (means, level): (MeansOf, f64), offsets: &[f64]) -> Batch {
         let k = self.ids().len();
-        let mean = |values: &[f64]| -> Vec<f32> {
-            values.iter().enumerate().map(|(at, x)| (x / sums.present[at % k].max(1.0)) as f32).collect()
+        let mean = |values: &[f64], unit: f64| -> Vec<f32> {
+            values.iter().enumerate().map(|(at, x)| (unit * x / sums.present[at % k].max(1.0)) as f32).collect()
         };
         let mut reconstruction = vec![0.0f32; offsets.len() * self.structure.n_sites()];
         let rows = reconstruction.chunks_exact_mut(self.structure.n_sites()).enumerate();
         share(rows, Vec::new, |scratch, (row, out)| {
-            let mut image: Vec<f64> = sums.reconstruction.row(row).iter().map(|x| x / sums.n_draws).collect();
-            self.structure.apply(Direction::ToSites, &mut image, scratch);
-            let mut columns = self.mask.gather(&image);
+            let spectrum = sums.reconstruction.row(row).iter().map(|x| level * x / sums.n_draws).collect();
+            let mut columns = self.shown().prepared(spectrum, scratch);
             self.preprocessing.restore(&mut columns, means, offsets[row]);
             let image = self.mask.scatter(&columns, f64::NAN);
             out.iter_mut().zip(&image).for_each(|(to, x)| *to = *x as f32);
         });
-        Batch { first_row, weights: mean(&sums.weights), activation: mean(&sums.activation), reconstruction }
+        Batch {
+            first_row,
+            weights: mean(&sums.weights, level),
+            activation: mean(&sums.activation, 1.0),
+            reconstruction,
+        }
     }
 }
 

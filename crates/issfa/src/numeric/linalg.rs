@@ -197,6 +197,21 @@ fn decompose(matrix: &[f64], values: DiagMut<f64>, vectors: Option<MatMut<f64>>)
         .expect("a finite symmetric matrix has eigenvalues and eigenvectors");
 }
 
+/// Solves `L L' x = b` for a Cholesky factor L.
+pub fn solve_cholesky(lower: &[f64], b: &[f64]) -> Vec<f64> {
+    let n = b.len();
+    let mut x = b.to_vec();
+    for i in 0..n {
+        let dot: f64 = (0..i).map(|j| lower[i * n + j] * x[j]).sum();
+        x[i] = (x[i] - dot) / lower[i * n + i];
+    }
+    for i in (0..n).rev() {
+        let dot: f64 = (i + 1..n).map(|j| lower[j * n + i] * x[j]).sum();
+        x[i] = (x[i] - dot) / lower[i * n + i];
+    }
+    x
+}
+
 /// The Cholesky factor (lower, row-major) of a symmetric positive definite matrix, or `None`.
 pub fn cholesky(matrix: &[f64], n: usize) -> Option<Vec<f64>> {
     let mut lower = vec![0.0; n * n];
@@ -256,6 +271,16 @@ mod tests {
                     assert!((entry - matrix[i * n + j]).abs() < 1e-12 * (n as f64 + 1.0));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn triangular_solutions_solve() {
+        let matrix = [4.0, 1.0, 0.5, 1.0, 3.0, 0.2, 0.5, 0.2, 2.0];
+        let x = solve_cholesky(&cholesky(&matrix, 3).unwrap(), &[1.0, 2.0, 3.0]);
+        for i in 0..3 {
+            let b: f64 = (0..3).map(|j| matrix[i * 3 + j] * x[j]).sum();
+            assert!((b - (i as f64 + 1.0)).abs() < 1e-12);
         }
     }
 

@@ -14,6 +14,10 @@ const BLOCK: usize = 256;
 pub struct Components<R> {
     /// One a component.
     pub spectra: FeatureSpectra<R>,
+    /// The sum of squares along each.
+    pub squares: Vec<f64>,
+    /// The sum of squares of the data.
+    pub total: f64,
 }
 
 /// The first `n` components (fewer if the data have fewer), from the eigenvectors of `Y Y'`.
@@ -22,7 +26,7 @@ pub fn components<R: Real>(data: &SpectralData<R>, n: usize) -> Components<R> {
     let eigen = symmetric_eigen(&row_gram(data), t);
     let largest = eigen.values.last().copied().unwrap_or(0.0);
     let n = n.min(t).min(data.n_modes());
-    let mut weights = Vec::new();
+    let (mut weights, mut squares) = (Vec::new(), Vec::new());
     for place in (0..t).rev().take(n) {
         let value = eigen.values[place];
         // Products are rounded: what is left of a direction without variance is not a component.
@@ -30,8 +34,9 @@ pub fn components<R: Real>(data: &SpectralData<R>, n: usize) -> Components<R> {
             break;
         }
         weights.push((0..t).map(|row| (row, eigen.vectors[row * t + place] / value.sqrt())).collect());
+        squares.push(value);
     }
-    Components { spectra: weighted_rows(data, &weights) }
+    Components { spectra: weighted_rows(data, &weights), squares, total: eigen.values.iter().sum() }
 }
 
 /// `Y Y'`, row-major: blocks of rows in parallel, tiles in order.

@@ -1,6 +1,7 @@
 //! The figures of a run and of its comparison with a known truth.
 
 pub mod brain;
+pub mod noise;
 
 use crate::comm::Solo;
 use crate::data::read::npy::read_npy_f32;
@@ -36,6 +37,9 @@ pub fn write_figures(fitted: &Fitted, folder: &Path) -> Result<()> {
         dimensionality(curve, table.len()).save(folder, "dimensionality")?;
     }
     n_features(fitted, &chains).save(folder, "n_features")?;
+    if let Some(filter) = &fitted.noise {
+        noise::write_noise_figures(filter.reference(), &fitted.structure, &fitted.mask, folder)?;
+    }
     let features = fitted.features();
     let (grid, n) = (&features.shape[1..], features.shape[0]);
     if n == 0 {
@@ -64,8 +68,10 @@ pub fn add_evidence(fitted: &mut Fitted, rows: Option<Rows>) -> Result<()> {
         let needed = n_rows * n_sites * R::BYTES as u64 + 3 * 8 * n_rows.min(n_sites).pow(2);
         memory::check(&format!("the eigenvalues of {n_rows} x {n_sites}"), needed)?;
         let (structure, preprocessing) = (&fitted.structure, &fitted.preprocessing);
-        let rows = training_rows::<R>(&observations, structure, preprocessing, None, &Solo)?;
-        Ok(EvidenceCurve::of(&rows.data, preprocessing.factor))
+        let noise = fitted.noise.as_ref().map(|filter| filter.of_training());
+        let rows = training_rows::<R>(&observations, structure, preprocessing, noise, None, &Solo)?;
+        let unit = fitted.noise.as_ref().map_or(preprocessing.factor, |filter| filter.reference().unit);
+        Ok(EvidenceCurve::of(&rows.data, unit))
     }
     if fitted.evidence.is_some() {
         return Ok(());
@@ -122,7 +128,8 @@ fn profiles(features: &Array, name: &dyn Fn(usize) -> String) -> crate::figures:
     const SHOWN: usize = 5;
     let (n, grid) = (features.shape[0], &features.shape[1..]);
     let along = |image: &[f32], axis: usize| {
-        let peak = (0..image.len()).max_by(|&a, &b| image[a].abs().total_cmp(&image[b].abs())).unwrap_or(0);
+        let seen = (0..image.len()).filter(|&site| !image[site].is_nan());
+        let peak = seen.max_by(|&a, &b| image[a].abs().total_cmp(&image[b].abs())).unwrap_or(0);
         let inner: usize = grid[axis + 1..].iter().product();
         let first = peak - peak / inner % grid[axis] * inner;
         (0..grid[axis]).map(|step| f64::from(image[first + step * inner])).collect::<Vec<_>>()
@@ -212,7 +219,11 @@ pub fn write_truth_figures(fitted: &Fitted, simulation: &Path, folder: &Path) ->
 }
 
 fn features_beside_truth(truth: &[Vec<f32>], found: &[Vec<f32>], grid: &[usize]) -> crate::figures::Figure {
-    let cosine = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>();
+    // NaN lies outside of a mask.
+    let cosine = |a: &[f32], b: &[f32]| {
+        let inside = a.iter().zip(b).filter(|(_, y)| !y.is_nan());
+        inside.map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>()
+    };
     let mut rows =
         [GalleryRow { label: "true".into(), panels: vec![] }, GalleryRow { label: "found".into(), panels: vec![] }];
     for (at, feature) in truth.iter().enumerate().take(MOST_SHOWN) {

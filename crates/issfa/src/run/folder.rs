@@ -5,6 +5,7 @@ use super::settings::Checked;
 use crate::data::nifti::Header;
 use crate::data::{Mask, Preprocessing, Rows, read};
 use crate::error::{Error, Result, setting};
+use crate::noise::Reference;
 use crate::numeric::files::write_atomically;
 use crate::run::draws::Draws;
 use crate::structure::{Shelf, Structure, expression};
@@ -19,6 +20,8 @@ pub const TRACE: &str = "trace.csv";
 pub const FEATURES: &str = "features.npy";
 /// Their standard deviations.
 pub const FEATURES_SD: &str = "features_sd.npy";
+/// Their size in a row that uses them, in standard deviations of the noise.
+pub const FEATURES_Z: &str = "features_z.npy";
 /// How probably they exceed a size.
 pub const FEATURES_EXCEEDANCE: &str = "features_exceedance.npy";
 /// A line a feature.
@@ -36,6 +39,9 @@ pub const RECONSTRUCTION: &str = "reconstruction.npy";
 pub const MASK_FILE: &str = "mask.npy";
 /// The mask of a run on images, which also says where their voxels lie.
 pub const MASK_IMAGE: &str = "mask.nii.gz";
+
+/// The noise as it was measured.
+pub const NOISE_REFERENCE: &str = "noise_reference.safetensors";
 
 /// The mean of the training images.
 pub const MEAN_IMAGE: &str = "mean.nii.gz";
@@ -124,6 +130,19 @@ impl Run {
         Rows::open(&self.checked.settings.input)
     }
 
+    /// The noise reference of a run that has one.
+    pub fn noise_reference(&self) -> Result<Option<Reference>> {
+        let Some(expected) = &self.record.noise_checksum else { return Ok(None) };
+        let path = self.folder.join(NOISE_REFERENCE);
+        let reference = Reference::read(&path)?;
+        let found = reference.checksum();
+        if found != *expected {
+            let problem = format!("is not the reference of this run (checksum {found}, expected {expected})");
+            return Err(Error::malformed(&path, problem));
+        }
+        Ok(Some(reference))
+    }
+
     /// The kept draws of the first chain.
     pub fn draws(&self) -> Draws {
         Draws::new(&self.folder, self.checked.settings.keep_draws)
@@ -148,6 +167,8 @@ pub enum Output {
     PriorSamples,
     /// Of a structure's eigenvectors.
     StructureShown,
+    /// Of a look at the noise.
+    Noise,
     /// Of the demo.
     Demo,
 }
@@ -162,6 +183,8 @@ impl Output {
                 FEATURES,
                 FEATURES_SD,
                 FEATURES_EXCEEDANCE,
+                FEATURES_Z,
+                "features_z.nii.gz",
                 FEATURE_TABLE,
                 WEIGHTS,
                 ACTIVATION,
@@ -170,6 +193,7 @@ impl Output {
                 MASK_FILE,
                 MASK_IMAGE,
                 MEAN_IMAGE,
+                NOISE_REFERENCE,
                 "features.nii.gz",
                 "features_sd.nii.gz",
                 "features_exceedance.nii.gz",
@@ -194,6 +218,14 @@ impl Output {
             Output::Transform => &[WEIGHTS, ACTIVATION, RECONSTRUCTION],
             Output::PriorSamples => &["samples.npy", "prior_samples.svg", "prior_samples.png"],
             Output::StructureShown => &["eigenvectors.svg", "eigenvectors.png", "structure"],
+            Output::Noise => &[
+                NOISE_REFERENCE,
+                "noise_sites.svg",
+                "noise_sites.png",
+                "noise_spectrum.svg",
+                "noise_spectrum.png",
+                "structure",
+            ],
             Output::Demo => &["sim", "run"],
         }
     }

@@ -45,6 +45,7 @@ pub fn choose_cells(
     grid: &[usize],
     known_mask: Option<Mask>,
 ) -> Result<()> {
+    let is_known = known_mask.is_some();
     let mask = match (known_mask, &rows.mask, settings.mask.as_deref()) {
         (Some(mask), _, _) => Some(mask),
         (_, Some(inside), _) if inside.contains(&true) => Some(Mask::from_inside(inside)),
@@ -54,6 +55,10 @@ pub fn choose_cells(
         (_, _, Some(path)) => Some(Mask::read_for(Path::new(path), grid, observations)?),
     };
     if let Some(mask) = mask {
+        observations.set_mask(mask);
+    }
+    if !is_known && let Some(mask) = Mask::without_empty_sites(observations)? {
+        observations.set_n_empty_sites(observations.n_columns() - mask.n_columns());
         observations.set_mask(mask);
     }
     if settings.missing == Missing::Impute {

@@ -4,6 +4,7 @@ use super::settings::{FORMAT, Settings};
 use crate::data::Centering;
 use crate::data::runs::NamedRun;
 use crate::error::{Error, Result};
+use crate::noise::Findings;
 use crate::structure::graph::GraphFile;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -57,6 +58,9 @@ pub struct Record {
     /// The checksum of the sites that take part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask_checksum: Option<String>,
+    /// Sites among those left out that have no value in any row.
+    #[serde(default)]
+    pub n_empty_sites: usize,
     /// Cells that were not observed, of rows that took part.
     #[serde(default)]
     pub n_missing_cells: u64,
@@ -69,6 +73,15 @@ pub struct Record {
     /// The sum of squares of the prepared data, in the user's units; runs of earlier builds do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum_of_squares: Option<f64>,
+    /// What the noise reference looks like; none where the noise is taken to be white.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Findings>,
+    /// The checksum of the noise reference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise_checksum: Option<String>,
+    /// Why a reference that was asked for could not be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise_is_white_since: Option<String>,
     /// Of a merged run, the stream that each chain draws from; elsewhere empty, which means the usual ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<ChainStream>,
@@ -89,6 +102,15 @@ impl Record {
     pub fn stream(&self, seed: u64, chain: u32) -> ChainStream {
         let merged = self.streams.get(chain as usize - 1).copied();
         merged.unwrap_or(ChainStream { seed, chain })
+    }
+
+    /// What the noise is taken to be.
+    pub fn noise_in_words(&self) -> String {
+        match (&self.noise, &self.noise_is_white_since) {
+            (Some(noise), _) => noise.in_words(),
+            (None, None) => "white".into(),
+            (None, Some(reason)) => format!("white: {reason}"),
+        }
     }
 
     /// Refuses inputs, or what decides the data beside them, with other checksums; `of` is the run's folder or name.
@@ -174,7 +196,14 @@ impl Recorded {
         }
         if let Some(n) = record.n_masked_sites {
             let how = if settings.mask.as_deref() == Some("auto") { "an automatic mask" } else { "the mask" };
-            parts.push(format!("{n} of {} sites under {how}", record.n_sites));
+            let n_empty = record.n_empty_sites;
+            parts.push(match n_empty {
+                0 => format!("{n} of {} sites under {how}", record.n_sites),
+                empty if n + empty == record.n_sites => {
+                    format!("{n} of {} sites: the others are NaN in all rows and left out", record.n_sites)
+                }
+                _ => format!("{n} of {} sites under {how}, without {n_empty} that are NaN in all rows", record.n_sites),
+            });
         }
         match settings.center.unwrap_or_default() {
             Centering::None => {}
@@ -185,7 +214,7 @@ impl Recorded {
         if !record.covariates.is_empty() {
             parts.push(format!("regressed out in each run: {}", record.covariates.join(", ")));
         }
-        if settings.scale {
+        if settings.scale && record.noise.is_none() {
             parts.push("sites divided by their standard deviation".into());
         }
         if record.n_missing_cells > 0 {
@@ -213,6 +242,7 @@ impl Recorded {
         settings.heldout = None;
         settings.spill = None;
         // The record knows these by what is in them.
+        settings.noise = String::new();
         settings.confounds = Vec::new();
         settings.runs = None;
         settings.mask = None;
@@ -222,7 +252,9 @@ impl Recorded {
         record.inputs.iter_mut().for_each(|input| input.path = PathBuf::new());
         record.runs.iter_mut().for_each(|run| run.name = String::new());
         record.graphs.iter_mut().for_each(|graph| graph.path = PathBuf::new());
-        // Follows from the data.
+        // Follow from the data.
+        record.n_empty_sites = 0;
+        record.noise_is_white_since = None;
         record.sum_of_squares = None;
         Recorded { settings, record }
     }
@@ -248,10 +280,14 @@ mod tests {
             side_checksums: Vec::new(),
             n_masked_sites: None,
             mask_checksum: None,
+            n_empty_sites: 0,
             n_missing_cells: 0,
             empty_rows: vec![1],
             graphs: Vec::new(),
             sum_of_squares: Some(2.5),
+            noise: None,
+            noise_checksum: None,
+            noise_is_white_since: None,
             streams: Vec::new(),
         };
         Recorded { settings, record }

@@ -7,13 +7,14 @@ use crate::error::{Error, Result, setting};
 use crate::kernels::Kernel;
 pub use crate::model::ThetaStep;
 use crate::model::{GammaPrior, InverseGammaPrior, NormalPrior, Priors, WeightMeanPrior};
+use crate::noise;
 use crate::structure::{Curve, Shelf, Spectrum, Structure, expression};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The format of run folders, checkpoints and draws; raised when an older version could not read them.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// Sweeps left out at the start of a run that is longer.
 pub const USUAL_BURN_IN: u64 = 500;
@@ -57,10 +58,12 @@ pub struct Settings {
     /// Asks for this share of variance to be explained: `0.9`, or `0.9:10` with a weight.
     #[serde(alias = "target_r2", skip_serializing_if = "Option::is_none")]
     pub target_r2: Option<String>,
+    /// The noise: `reference` (measured on differences of rows), `white`, or the file of a stored reference.
+    pub noise: String,
     /// How theta is updated.
     #[serde(alias = "theta_step")]
     pub theta_step: ThetaStep,
-    /// Left out: none for tables, site for images.
+    /// Left out: site.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub center: Option<Centering>,
     /// Whether each site is divided by its standard deviation.
@@ -110,6 +113,9 @@ pub struct Settings {
     /// How often a checkpoint is made.
     #[serde(alias = "checkpoint_every")]
     pub checkpoint_every: String,
+    /// `[noise_reference]`.
+    #[serde(rename = "noise_reference")]
+    pub noise_reference: noise::Recipe,
     /// `[priors]`.
     pub priors: PriorSettings,
     /// `[sweep]`.
@@ -204,6 +210,7 @@ impl Default for Settings {
             init: "kmeans:15".into(),
             max_features: None,
             target_r2: None,
+            noise: "reference".into(),
             theta_step: ThetaStep::Mh,
             center: None,
             scale: false,
@@ -224,6 +231,7 @@ impl Default for Settings {
             background: None,
             time_budget: None,
             checkpoint_every: "60s".into(),
+            noise_reference: noise::Recipe::default(),
             priors: PriorSettings::default(),
             sweep: SweepSettings::default(),
         }
@@ -269,11 +277,24 @@ pub struct TargetR2 {
     pub weight: f64,
 }
 
+/// What the noise is taken to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoiseModel {
+    /// As it is measured on differences of rows.
+    Reference,
+    /// Alike at all sites and modes.
+    White,
+    /// As in a stored reference.
+    File(PathBuf),
+}
+
 /// Settings that passed every check that does not need the data.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// With burn-in and thinning as they are.
     pub settings: Settings,
+    /// Whether double precision was not asked for, but needed.
+    pub is_promoted: bool,
     /// Sweeps left out at the start.
     pub burn_in: u64,
     /// Every so many sweeps one is kept.
@@ -282,6 +303,8 @@ pub struct Checked {
     pub init: Init,
     /// What is asked of the noise.
     pub target_r2: Option<TargetR2>,
+    /// What the noise is.
+    pub noise: NoiseModel,
     /// The spectral curve.
     pub curve: Curve,
     /// How often a checkpoint is made.
@@ -331,11 +354,18 @@ impl Settings {
         let (burn_in, thin) = self.fill_in_schedule();
         self.check_counts(burn_in, thin)?;
         self.priors.check()?;
+        self.noise_reference.check()?;
         let checked = Checked {
+            is_promoted: false,
             burn_in,
             thin,
             init: parse_init(&self.init)?,
             target_r2: self.target_r2.as_deref().map(parse_target_r2).transpose()?,
+            noise: match self.noise.as_str() {
+                "reference" => NoiseModel::Reference,
+                "white" => NoiseModel::White,
+                path => NoiseModel::File(path.into()),
+            },
             curve: Curve::parse(&self.curve)?,
             checkpoint_every: parse_duration("checkpoint-every", &self.checkpoint_every)?,
             time_budget: self.time_budget.as_deref().map(|text| parse_duration("time-budget", text)).transpose()?,
@@ -488,18 +518,32 @@ impl Checked {
         Ok(structure)
     }
 
-    /// The priors in the sampler's units: data are divided by `data_scale`, and `n_cells` cells inform the noise.
-    pub fn priors(&self, spectrum: &Spectrum, data_scale: f64, n_cells: f64) -> Result<Priors> {
+    /// The priors in the sampler's units: data are divided by `data_scale`, and `n_cells` cells inform the noise, which was
+    /// measured where a reference is used.
+    pub fn priors(
+        &self,
+        spectrum: &Spectrum,
+        data_scale: f64,
+        n_cells: f64,
+        measured: Option<&noise::Findings>,
+    ) -> Result<Priors> {
         let settings = &self.settings.priors;
         let gamma = |[shape, rate]: [f64; 2]| GammaPrior { shape, rate };
         let normal = |[mean, sd]: [f64; 2]| NormalPrior { mean, precision: 1.0 / (sd * sd) };
-        let noise = match (self.target_r2, settings.noise) {
-            (Some(target), _) => {
+        let noise = match (self.target_r2, settings.noise, measured) {
+            (Some(target), _, _) => {
                 let shape = 0.5 * target.weight * n_cells;
-                InverseGammaPrior { shape, scale: shape * (1.0 - target.share) }
+                // Of the variance of the data, in the sampler's units.
+                let of_all = measured.map_or(1.0, |noise| 1.0 / (noise.share * data_scale * data_scale));
+                let wanted = (1.0 - target.share) * of_all;
+                InverseGammaPrior { shape, scale: shape * wanted }
             }
-            (None, Some([shape, scale])) => InverseGammaPrior { shape, scale: scale / (data_scale * data_scale) },
-            (None, None) => InverseGammaPrior { shape: 0.001, scale: 0.001 },
+            (None, Some([shape, scale]), _) => InverseGammaPrior { shape, scale: scale / (data_scale * data_scale) },
+            (None, None, Some(_)) => {
+                let shape = 0.5 * self.settings.noise_reference.weight * n_cells;
+                InverseGammaPrior { shape, scale: shape / (data_scale * data_scale) }
+            }
+            (None, None, None) => InverseGammaPrior { shape: 0.001, scale: 0.001 },
         };
         let weight_mean = match settings.weight_mean.fixed()? {
             Some(value) => WeightMeanPrior::Fixed(value),
@@ -628,5 +672,36 @@ mod tests {
         assert_eq!(schedule(300, None, Some(4)), (200, 4));
         assert_eq!(schedule(300, Some(100), None), (100, 5));
         assert_eq!(schedule(1, None, None), (0, 1));
+    }
+
+    /// In units of the measured noise, the prior stands at 1; or where the wanted share of the variance is left.
+    #[test]
+    fn the_prior_of_measured_noise_stands_where_it_was_measured() {
+        let structure = expression::build(Some("path(4)"), None).unwrap();
+        let spectrum = Spectrum::new(&structure, &Curve::default());
+        let measured = noise::Findings {
+            n_rows: 9,
+            n_differences: 8,
+            ratio: 2.0,
+            is_series: true,
+            share: 0.4,
+            between_sites: 1.0,
+            full_width: None,
+            level: 1.0,
+        };
+        let (unit, n_cells) = (2.5, 100.0);
+        let centre = |settings: Settings, measured: Option<&noise::Findings>| {
+            let prior = settings.check().unwrap().priors(&spectrum, unit, n_cells, measured).unwrap().noise;
+            (prior.shape, prior.scale / prior.shape * unit * unit)
+        };
+        let close = |(shape, at): (f64, f64), (n, wanted): (f64, f64)| {
+            assert!((shape - n).abs() < 1e-9 && (at - wanted).abs() < 1e-9, "{shape} {at}");
+        };
+        close(centre(Settings::default(), Some(&measured)), (500.0, 1.0));
+        let target = || Settings { target_r2: Some("0.8:2".into()), ..Settings::default() };
+        // A fifth of the variance is half of the noise that was measured.
+        close(centre(target(), Some(&measured)), (100.0, 0.5));
+        // Without a reference the unit is the data's root mean square.
+        close(centre(target(), None), (100.0, 0.2 * unit * unit));
     }
 }

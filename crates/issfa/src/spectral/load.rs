@@ -4,6 +4,7 @@ use crate::comm::{Comm, all_gather_values, part_of};
 use crate::data::preprocess::MeansOf;
 use crate::data::{Observations, Preprocessing};
 use crate::error::Result;
+use crate::noise::{Filter, RunNoise};
 use crate::numeric::bytes::Element;
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
@@ -36,6 +37,7 @@ pub fn training_rows<R: Real>(
     observations: &Observations,
     structure: &Arc<Structure>,
     preprocessing: &Preprocessing,
+    noise: Option<RunNoise>,
     spill: Option<&Path>,
     comm: &dyn Comm,
 ) -> Result<Loaded<R>> {
@@ -54,7 +56,8 @@ pub fn training_rows<R: Real>(
         let prepare = |at: usize, row: &mut [f64]| {
             means.set(at, preprocessing.apply(row, covariates.row(first_row + at), MeansOf::Run(run)));
         };
-        to_columns(values, n_columns, &domain, structure, prepare);
+        let noise = noise.map(|noise| (noise.filter, noise.levels[run]));
+        to_columns(values, n_columns, &domain, structure, noise, prepare);
         row_means.extend(means.values());
         if tiles.is_shared() {
             hand_over(Some((first_row, values)), &mut data, comm);
@@ -133,19 +136,26 @@ pub fn holes_of(row: &[f64]) -> Vec<u32> {
 }
 
 /// Prepares every row of a block, in parallel, and brings it into the form in which the domain keeps it: a spectrum, or
-/// values by site with 0 for what was not observed. `prepare` gets the row's place in the block.
+/// values by site with 0 for what was not observed; through a filter for noise of this level, where there is one. `prepare`
+/// gets the row's place in the block.
 pub fn to_columns(
     values: &mut [f64],
     n_columns: usize,
     domain: &Domain,
     structure: &Structure,
+    noise: Option<(&Filter, f64)>,
     prepare: impl Fn(usize, &mut [f64]) + Sync,
 ) {
     share(values.chunks_exact_mut(n_columns).enumerate(), Vec::new, |scratch, (at, row)| {
         prepare(at, row);
-        match domain {
-            Domain::Modes => structure.apply(Direction::ToSpectrum, row, scratch),
-            Domain::Cells(_) => row.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.0),
+        match (domain, noise) {
+            (Domain::Modes, None) => structure.apply(Direction::ToSpectrum, row, scratch),
+            (Domain::Modes, Some((filter, level))) => filter.to_spectrum(row, level, scratch),
+            (Domain::Cells(_), None) => {}
+            (Domain::Cells(_), Some((filter, level))) => filter.to_columns(row, level, scratch),
+        }
+        if !domain.is_whole() {
+            row.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.0);
         }
     });
 }

@@ -101,6 +101,22 @@ impl Loadings {
         self.counts = count(&self.rows, n_features);
     }
 
+    /// `W W'`, row-major.
+    pub fn row_gram(&self) -> Vec<f64> {
+        let n = self.rows.len();
+        let mut columns = vec![Vec::new(); self.counts.len()];
+        for (row, entries) in self.rows.iter().enumerate() {
+            entries.iter().for_each(|entry| columns[entry.feature].push((row, entry.weight)));
+        }
+        let mut gram = vec![0.0; n * n];
+        for column in &columns {
+            for &(a, weight) in column {
+                column.iter().for_each(|&(b, other)| gram[a * n + b] += weight * other);
+            }
+        }
+        gram
+    }
+
     /// `W'W`, row-major.
     pub fn gram(&self) -> Vec<f64> {
         let k = self.counts.len();
@@ -134,6 +150,7 @@ mod tests {
         let mut loadings = Loadings::from_rows(rows, 3);
         assert_eq!(loadings.counts(), [2, 1, 1]);
         assert_eq!(loadings.gram(), [5.0, 0.0, 3.0, 0.0, 1.0, 0.0, 3.0, 0.0, 9.0]);
+        assert_eq!(loadings.row_gram(), [10.0, 2.0, 0.0, 2.0, 4.0, 0.0, 0.0, 0.0, 1.0]);
         loadings.push_unique(1, 7.0);
         assert_eq!(loadings.row(1), [entry(0, 2.0), entry(3, 7.0)]);
         loadings.compact(&[0], &[(3, 0)], 3);

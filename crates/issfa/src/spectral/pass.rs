@@ -30,7 +30,7 @@ pub struct Pass<'a, R> {
 /// The features given everything else \[M2\], in the basis that diagonalises `W'W`.
 #[derive(Clone, Copy)]
 pub struct FeatureConditional<'a> {
-    /// Eigenvectors and eigenvalues of `W'W`.
+    /// Eigenvectors and eigenvalues of `W'W`: all, or those with eigenvalues above 0 (vectors are then features x fewer).
     pub rotation: &'a Eigen,
     /// sigma^2.
     pub noise_variance: f64,
@@ -116,13 +116,38 @@ struct Joint<'a, R> {
 impl<R: Real> Joint<'_, R> {
     /// Turns `W'Y` into features: their mean plus `normals` times their scatter.
     fn draw(&self, arch: pulp::Arch, statistic: &[R], rotated: &mut Vec<R>, normals: &[f64], features: &mut [R]) {
-        let (k, width) = (self.values.len(), self.precisions.len());
-        let vectors = View::new(self.vectors, k, k);
-        rotated.resize(k * width, R::zero());
+        let (r, width) = (self.values.len(), self.precisions.len());
+        let k = features.len() / width;
+        let vectors = View::new(self.vectors, k, r);
+        rotated.resize(r * width, R::zero());
         multiply(rotated, vectors.t(), View::new(statistic, k, width));
+        if r < k {
+            return self.draw_thin(arch, rotated, normals, features);
+        }
         let Joint { values, noise_variance, precisions, .. } = *self;
         arch.dispatch(DrawRotated { values, noise_variance, precisions, rotated, normals });
         multiply(features, vectors, View::new(rotated, k, width));
+    }
+
+    /// The same where the eigenvectors are those with eigenvalues above 0: a draw from the prior, whose part along them gives
+    /// way to a draw given the data. The other parts know of no data.
+    fn draw_thin(&self, arch: pulp::Arch, rotated: &mut [R], normals: &[f64], features: &mut [R]) {
+        let (r, width) = (self.values.len(), self.precisions.len());
+        let k = features.len() / width;
+        let vectors = View::new(self.vectors, k, r);
+        let roots: Vec<f64> = self.precisions.iter().map(|h| h.sqrt()).collect();
+        for (place, (x, normal)) in features.iter_mut().zip(normals).enumerate() {
+            *x = R::from_f64(normal / roots[place % width]);
+        }
+        let mut along = vec![R::zero(); r * width];
+        multiply(&mut along, vectors.t(), View::new(features, k, width));
+        let normals: Vec<f64> = along.iter().enumerate().map(|(place, x)| x.to_f64() * roots[place % width]).collect();
+        let Joint { values, noise_variance, precisions, .. } = *self;
+        arch.dispatch(DrawRotated { values, noise_variance, precisions, rotated, normals: &normals });
+        rotated.iter_mut().zip(&along).for_each(|(x, a)| *x = R::from_f64(x.to_f64() - a.to_f64()));
+        let mut moved = vec![R::zero(); k * width];
+        multiply(&mut moved, vectors, View::new(rotated, r, width));
+        features.iter_mut().zip(&moved).for_each(|(x, m)| *x = R::from_f64(x.to_f64() + m.to_f64()));
     }
 }
 

@@ -99,6 +99,8 @@ pub struct Spectrum {
     eigenvalues: Vec<Vec<f64>>,
     n_sets: usize,
     axis_names: Vec<String>,
+    /// What multiplies the precision of every mode; empty: 1.
+    factors: Vec<f64>,
 }
 
 /// What [`Spectrum::differentiate`] fills, for up to a tile of modes and two parameter sets.
@@ -150,7 +152,18 @@ impl Spectrum {
         axis_names.retain(|_| *keep.next().expect("one flag each"));
         let n_sets = 1 + curve.terms.iter().map(|term| term.set).max().unwrap_or(0);
         let (terms, n_modes) = (curve.terms.clone(), structure.n_sites());
-        Spectrum { terms, n_modes, degree: curve.degree(), eigenvalues, n_sets, axis_names }
+        Spectrum { terms, n_modes, degree: curve.degree(), eigenvalues, n_sets, axis_names, factors: Vec::new() }
+    }
+
+    /// The same with every mode's precision multiplied by a fixed factor.
+    pub fn with_factors(self, factors: Vec<f64>) -> Spectrum {
+        assert_eq!(factors.len(), self.n_modes, "a factor for each mode");
+        Spectrum { factors, ..self }
+    }
+
+    #[inline(always)]
+    fn factor(&self, mode: usize) -> f64 {
+        self.factors.get(mode).copied().unwrap_or(1.0)
     }
 
     /// How many modes there are.
@@ -214,7 +227,8 @@ impl Spectrum {
     /// The precision of one mode.
     #[inline]
     pub fn precision(&self, theta: &[f64], mode: usize) -> f64 {
-        self.terms.iter().map(|term| power(self.linear_form(theta, term.set, mode), term.power)).sum()
+        let sum: f64 = self.terms.iter().map(|term| power(self.linear_form(theta, term.set, mode), term.power)).sum();
+        self.factor(mode) * sum
     }
 
     /// The precisions of all modes.
@@ -258,6 +272,12 @@ impl Spectrum {
                 second[v] += (term.power - 1.0) * slope / q;
             }
         }
+        if !self.factors.is_empty() {
+            let factors = &self.factors[modes];
+            let scale = |values: &mut Tileful| values.iter_mut().zip(factors).for_each(|(x, factor)| *x *= factor);
+            scale(&mut batch.precisions);
+            batch.first.iter_mut().chain(&mut batch.second).for_each(scale);
+        }
     }
 
     /// `q` of one parameter set at some modes.
@@ -278,6 +298,9 @@ impl Spectrum {
         for term in &self.terms {
             self.linear_forms(theta, term.set, modes.clone(), &mut forms);
             out.iter_mut().zip(&forms).for_each(|(h, q)| *h += power(*q, term.power));
+        }
+        if !self.factors.is_empty() {
+            out.iter_mut().zip(&self.factors[modes]).for_each(|(h, factor)| *h *= factor);
         }
     }
 
@@ -315,6 +338,9 @@ impl Spectrum {
                 }
             }
         }
+        let factor = self.factor(mode);
+        point.precision *= factor;
+        point.gradient.iter_mut().chain(&mut point.hessian).for_each(|x| *x *= factor);
     }
 }
 
@@ -356,7 +382,8 @@ mod tests {
     fn derivatives_match_finite_differences() {
         let structure = build(Some("path(5) x path(3)"), None).unwrap();
         for text in CURVES {
-            let spectrum = Spectrum::new(&structure, &Curve::parse(text).unwrap());
+            let factors = (0..15).map(|mode| 0.2 + f64::from(mode)).collect();
+            let spectrum = Spectrum::new(&structure, &Curve::parse(text).unwrap()).with_factors(factors);
             let n = spectrum.n_parameters();
             let xi: Vec<f64> = (0..n).map(|p| 0.3 - 0.4 * p as f64).collect();
             let theta = |xi: &[f64]| xi.iter().map(|x| x.exp()).collect::<Vec<_>>();

@@ -17,18 +17,27 @@ const MOST_PRODUCTS: usize = 4_000_000_000;
 
 /// The images of features, one volume a feature. Outside of the mask they are 0, as viewers expect.
 pub fn write_images(features: &PersistentFeatures, space: &Header, folder: &Path) -> Result<()> {
-    let write = |name: &str, images: &[Vec<f32>]| {
-        let path = folder.join(name);
-        if images.is_empty() {
-            return remove(&path);
-        }
-        let volumes = images.iter().map(|image| features.mask.scatter(image, 0.0));
-        write_nifti(&path, space.grid, images.len(), space, 0.0, volumes)
-    };
+    let write = |name: &str, images: &[Vec<f32>]| write_volumes(name, images, features, space, folder);
     write("features.nii.gz", &features.means)?;
     write("features_sd.nii.gz", &features.sds)?;
     write("features_exceedance.nii.gz", &features.exceedance)?;
     write("features_thresholded.nii.gz", &features.thresholded())
+}
+
+/// Images by column as one volume each; without any, what an earlier state left is taken away.
+pub fn write_volumes(
+    name: &str,
+    images: &[Vec<f32>],
+    features: &PersistentFeatures,
+    space: &Header,
+    folder: &Path,
+) -> Result<()> {
+    let path = folder.join(name);
+    if images.is_empty() {
+        return remove(&path);
+    }
+    let volumes = images.iter().map(|image| features.mask.scatter(image, 0.0));
+    write_nifti(&path, space.grid, images.len(), space, 0.0, volumes)
 }
 
 /// MELODIC's names: the features over their standard deviation, and all time courses under one another.

@@ -178,15 +178,32 @@ impl PersistentFeatures {
         self.n_rows + self.empty_rows.len()
     }
 
+    /// Images by column of the mask as an array on the grid, NaN outside of the mask.
+    pub fn write_images(&self, images: &[Vec<f32>], path: &Path) -> Result<()> {
+        let shape: Vec<usize> = std::iter::once(images.len()).chain(self.grid.iter().copied()).collect();
+        let values: Vec<f32> = images.iter().flat_map(|image| self.mask.scatter(image, f32::NAN)).collect();
+        write_npy_f32(path, &shape, &values)
+    }
+
+    /// What features are, in a row that uses them, in standard deviations of the noise: each times the root mean square of
+    /// its weights.
+    pub fn in_noise(&self, noise_sds: &[f64]) -> Vec<Vec<f32>> {
+        let one = |at: usize| {
+            let squares: f64 = self.weights[at].iter().map(|&w| f64::from(w).powi(2)).sum();
+            let n_active: f64 = self.activation[at].iter().map(|&p| f64::from(p)).sum();
+            let size = (squares / n_active.max(1e-300)).sqrt();
+            self.means[at].iter().zip(noise_sds).map(|(&x, sd)| (f64::from(x) * size / sd) as f32).collect()
+        };
+        (0..self.means.len()).map(one).collect()
+    }
+
     /// Writes `features.npy`, `features_sd.npy`, `features_exceedance.npy`, `weights.npy`, `activation.npy` and
     /// `features.tsv`.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let k = self.means.len();
-        let shape: Vec<usize> = std::iter::once(k).chain(self.grid.iter().copied()).collect();
-        let on_grid = |images: &[Vec<f32>]| images.iter().flat_map(|x| self.mask.scatter(x, 0.0)).collect::<Vec<_>>();
-        write_npy_f32(&folder.join(FEATURES), &shape, &on_grid(&self.means))?;
-        write_npy_f32(&folder.join(FEATURES_SD), &shape, &on_grid(&self.sds))?;
-        write_npy_f32(&folder.join(FEATURES_EXCEEDANCE), &shape, &on_grid(&self.exceedance))?;
+        self.write_images(&self.means, &folder.join(FEATURES))?;
+        self.write_images(&self.sds, &folder.join(FEATURES_SD))?;
+        self.write_images(&self.exceedance, &folder.join(FEATURES_EXCEEDANCE))?;
         let shape = [self.n_input_rows(), k];
         write_npy_f32(&folder.join(WEIGHTS), &shape, &self.by_input_row(&self.weights))?;
         write_npy_f32(&folder.join(ACTIVATION), &shape, &self.by_input_row(&self.activation))?;

@@ -6,6 +6,7 @@ use crate::chain::posterior::Shown;
 use crate::data::nifti::Header;
 use crate::data::{Array, Mask, Observations, Preprocessing, Rows};
 use crate::error::{Error, Result, Verb, action};
+use crate::noise::{Filter, Reference};
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Counters};
 use crate::run::draws::{Draws, KeptDraws};
@@ -27,6 +28,7 @@ pub struct Fitted {
     pub(crate) mask: Mask,
     pub(crate) space: Option<Header>,
     pub(crate) preprocessing: Preprocessing,
+    pub(crate) noise: Option<Arc<Filter>>,
     /// Those that have started.
     pub(crate) chains: Vec<ChainRecord>,
     pub(crate) evidence: Option<EvidenceCurve>,
@@ -55,9 +57,13 @@ impl Fitted {
     /// Opens a run folder, also one whose fit has stopped or is still going on.
     pub fn open(folder: &Path) -> Result<Fitted> {
         let run = Run::open(folder)?;
+        let (structure, mask) = (Arc::new(run.structure()?), run.mask()?);
+        let reference = run.noise_reference()?;
+        let noise = reference.map(|reference| Arc::new(Filter::new(reference, structure.clone(), mask.clone())));
         let mut fitted = Fitted {
-            structure: Arc::new(run.structure()?),
-            mask: run.mask()?,
+            structure,
+            mask,
+            noise,
             space: run.space()?,
             preprocessing: Preprocessing::nothing(),
             chains: Vec::new(),
@@ -120,14 +126,25 @@ impl Fitted {
         &self.mask
     }
 
-    /// Persistent features of the first chain, of unit norm: K x grid, by variance explained.
+    /// Persistent features of the first chain, of unit norm: K x grid, by variance explained; NaN outside of a mask.
     pub fn features(&self) -> Array {
-        self.images(&self.found().features.means)
+        self.on_grid(&self.found().features.means)
     }
 
     /// Their posterior standard deviations.
     pub fn features_sd(&self) -> Array {
-        self.images(&self.found().features.sds)
+        self.on_grid(&self.found().features.sds)
+    }
+
+    /// What they are, in a row that uses them, in standard deviations of the noise at the site; where that was measured.
+    pub fn features_z(&self) -> Option<Array> {
+        let filter = self.noise.as_ref()?;
+        Some(self.on_grid(&self.found().features.in_noise(&filter.reference().noise_sds())))
+    }
+
+    /// What was measured of the noise.
+    pub fn noise_reference(&self) -> Option<&Reference> {
+        self.noise.as_ref().map(|filter| filter.reference())
     }
 
     /// How strongly each row uses each of them: rows x K, in the data's units. Rows without any value are NaN.
@@ -150,7 +167,8 @@ impl Fitted {
         self.chains.iter().flat_map(|chain| chain.trace.iter().cloned()).collect()
     }
 
-    /// The posterior mean of the noise variance, in the data's units squared.
+    /// The posterior mean of the noise variance, in the data's units squared; under a noise reference, in units of what was
+    /// measured.
     pub fn noise(&self) -> f64 {
         self.mean_of(|row| row.noise_variance)
     }
@@ -227,12 +245,34 @@ impl Fitted {
             settings: &self.checked.settings,
             record: &self.record,
             sum_of_squares: self.record.sum_of_squares.unwrap_or(f64::NAN),
+            noise: self.noise.as_ref().map(|filter| filter.reference()),
         }
     }
 
-    /// How spectra are shown.
+    /// The level of the noise in a row of the fit: 1 where the noise is white.
+    pub(crate) fn row_level(&self, row: usize) -> f64 {
+        let Some(filter) = &self.noise else { return 1.0 };
+        let (mut place, mut fitted) = (0, 0);
+        for (run, named) in self.record.runs.iter().enumerate() {
+            let empty = self.record.empty_rows.iter().filter(|at| (place..place + named.n_rows).contains(*at)).count();
+            place += named.n_rows;
+            fitted += named.n_rows - empty;
+            if row < fitted {
+                return filter.reference().run_levels[run];
+            }
+        }
+        filter.reference().level
+    }
+
+    /// How spectra are shown; weights are those of the sampler.
     pub(crate) fn shown(&self) -> Shown<'_> {
-        Shown { structure: &self.structure, mask: &self.mask, preprocessing: &self.preprocessing }
+        Shown {
+            structure: &self.structure,
+            mask: &self.mask,
+            preprocessing: &self.preprocessing,
+            noise: self.noise.as_deref(),
+            row_levels: &[],
+        }
     }
 
     fn mean_of(&self, of: impl Fn(&TraceRow) -> f64) -> f64 {
@@ -241,9 +281,9 @@ impl Fitted {
         sum / n
     }
 
-    fn images(&self, columns: &[Vec<f32>]) -> Array {
+    fn on_grid(&self, columns: &[Vec<f32>]) -> Array {
         let shape: Vec<usize> = std::iter::once(columns.len()).chain(self.structure.grid().iter().copied()).collect();
-        Array::new(&shape, columns.iter().flat_map(|image| self.mask.scatter(image, 0.0)).collect())
+        Array::new(&shape, columns.iter().flat_map(|image| self.mask.scatter(image, f32::NAN)).collect())
     }
 
     fn by_row(&self, columns: &[Vec<f32>]) -> Array {

@@ -40,6 +40,10 @@ pub struct Overview {
     pub structure: String,
     /// What was done to the data before sampling.
     pub preparation: String,
+    /// What the noise is taken to be, in words.
+    pub noise: String,
+    /// The level of the measured noise, in the data's units; none where the noise is white.
+    pub noise_level: Option<f64>,
     /// How many ran.
     pub chains: usize,
     /// By the chain that is least far.
@@ -56,6 +60,8 @@ pub struct Overview {
     pub n_persistent: usize,
     /// Persistent features that together hold 95% of what all of them explain.
     pub n_carrying_95: usize,
+    /// Persistent features that every other chain has too (cosine 0.7 or more); none with one chain.
+    pub n_agreeing: Option<usize>,
     /// The share of the data's mean square (after centring) that is not noise. Features may overlap, so their own shares
     /// need not add up to it.
     pub variance_explained: f64,
@@ -100,6 +106,8 @@ impl Overview {
         let kept: Vec<Vec<TraceRow>> = chains.iter().map(after).collect();
         let table = &fitted.found().features.table;
         let n_kept = kept.iter().map(|rows| rows.len() / fitted.checked.thin as usize).sum();
+        // What noise of variance 1, in the units of the trace, is of the data's mean square.
+        let noise_share = record.noise.as_ref().map_or(record.data_scale.powi(-2), |noise| noise.share);
         let n_sweeps: u64 = fitted.chains.iter().map(|chain| chain.sweep).sum();
         let mut overview = Overview {
             run: fitted.name().display().to_string(),
@@ -108,6 +116,8 @@ impl Overview {
             n_sites: record.n_sites,
             structure: record.structure.clone(),
             preparation: fitted.recorded().preparation(),
+            noise: record.noise_in_words(),
+            noise_level: record.noise.as_ref().map(|noise| noise.level),
             chains: chains.len(),
             sweeps_done: fitted.chains.iter().map(|chain| chain.sweep).min().unwrap_or(0),
             sweeps_planned: settings.sweeps,
@@ -116,7 +126,8 @@ impl Overview {
             n_features_posterior: histogram(&kept),
             n_persistent: table.len(),
             n_carrying_95: carrying(table, 0.95),
-            variance_explained: 1.0 - mean_of(&kept, |row| row.noise_variance) / record.data_scale.powi(2),
+            n_agreeing: n_agreeing(table),
+            variance_explained: 1.0 - mean_of(&kept, |row| row.noise_variance) * noise_share,
             synchrony: fitted.found().synchrony.clone(),
             minka_dimension: fitted.evidence.as_ref().and_then(|curve| curve.best()),
             quantities: quantities(&kept, &record.theta),
@@ -131,12 +142,13 @@ impl Overview {
             features: table.clone(),
             is_in_millimetres: record.images,
         };
-        overview.verdict = overview.judge(settings.max_features);
+        overview.verdict = overview.judge(fitted);
         overview
     }
 
     /// What looks wrong, and what to do.
-    fn judge(&self, cap: Option<usize>) -> Vec<String> {
+    fn judge(&self, fitted: &Fitted) -> Vec<String> {
+        let cap = fitted.settings().max_features;
         let mut verdict = Vec::new();
         if self.sweeps_done < self.sweeps_planned {
             let (done, planned) = (self.sweeps_done, self.sweeps_planned);
@@ -172,15 +184,7 @@ impl Overview {
                 100.0 * self.theta_acceptance
             ));
         }
-        if k.mean > 0.1 * self.n_rows as f64 && k.mean > 100.0 {
-            verdict.push(format!(
-                "The number of features is very large ({:.0}), as happens when the noise is not white: {} of them carry \
-                 95% of what is explained; {} asks for a coarser account.",
-                k.mean,
-                self.n_carrying_95,
-                setting("target-r2").to(0.9)
-            ));
-        }
+        verdict.extend(self.judge_number(fitted));
         if self.n_persistent == 0 && self.sweeps_done == self.sweeps_planned {
             verdict.push("No feature persisted: the data look like noise to the model.".into());
         }
@@ -190,6 +194,64 @@ impl Overview {
         verdict
     }
 }
+
+/// Features of which there are more than this share of the rows are not identified.
+const MANY: f64 = 0.25;
+/// A measured noise that the posterior moves by more than this share is fought by the data.
+const FOUGHT: f64 = 0.1;
+
+impl Overview {
+    /// Whether the number of features can be believed, with what would help, in numbers of this run.
+    fn judge_number(&self, fitted: &Fitted) -> Option<String> {
+        let (settings, record, k) = (fitted.settings(), &fitted.record, self.quantities[0].mean);
+        let noise = self.quantities.iter().find(|quantity| quantity.name == "noise variance").map_or(1.0, |q| q.mean);
+        let is_measured = record.noise.is_some() && settings.priors.noise.is_none() && settings.target_r2.is_none();
+        let is_fought = is_measured && (noise - 1.0).abs() > FOUGHT;
+        let n_many = MANY * self.n_rows as f64;
+        if k <= n_many.max(5.0) && !is_fought {
+            return None;
+        }
+        let why = if k > n_many {
+            format!("{k:.0} are more than a quarter of the {} rows", self.n_rows)
+        } else {
+            format!("the data move the noise to {noise:.2} of what was measured")
+        };
+        let mut helps = Vec::new();
+        if settings.noise == "white" {
+            helps.push(format!(
+                "{} measures noise that differs between sites or is smooth",
+                setting("noise").to("reference")
+            ));
+        }
+        // Always below what is explained now.
+        let wanted = (0.9 * self.variance_explained * 100.0).floor() / 100.0;
+        if wanted > 0.0 && wanted < 1.0 {
+            let target = setting("target-r2").to(format!("{wanted:.2}"));
+            helps.push(format!("{target} asks for a coarser account than the {:.2} of now", self.variance_explained));
+        }
+        if self.n_carrying_95 > 0
+            && (self.n_carrying_95 as f64) < k
+            && cap_is_larger(settings.max_features, self.n_carrying_95)
+        {
+            let cap = setting("max-features").to(self.n_carrying_95);
+            helps.push(format!("{cap} keeps as many as hold 95% of what is explained"));
+        }
+        let helps = if helps.is_empty() { String::new() } else { format!(" {}.", helps.join("; ")) };
+        Some(format!("The number of features is not identified here: {why}.{helps}"))
+    }
+}
+
+fn cap_is_larger(cap: Option<usize>, wanted: usize) -> bool {
+    cap.is_none_or(|cap| cap > wanted)
+}
+
+fn n_agreeing(table: &[FeatureRow]) -> Option<usize> {
+    let known: Vec<f64> = table.iter().filter_map(|row| row.stability).collect();
+    (!known.is_empty()).then(|| known.iter().filter(|cosine| **cosine >= AGREES).count())
+}
+
+/// The least cosine of features of two chains that are the same.
+const AGREES: f64 = 0.7;
 
 fn add(total: &mut Counters, own: &Counters) {
     total.seconds += own.seconds;

@@ -7,6 +7,8 @@ use crate::chain::posterior::Posterior;
 use crate::data::Mask;
 use crate::data::nifti::Header;
 use crate::error::Result;
+use crate::noise::Reference;
+use crate::run::folder::FEATURES_Z;
 use crate::run::record::Record;
 use crate::run::settings::Settings;
 use crate::structure::Structure;
@@ -36,6 +38,8 @@ pub struct Results<'a> {
     pub record: &'a Record,
     /// That of the prepared data, in the user's units.
     pub sum_of_squares: f64,
+    /// What was measured of the noise.
+    pub noise: Option<&'a Reference>,
 }
 
 impl Results<'_> {
@@ -84,8 +88,15 @@ impl Results<'_> {
     pub fn write(&self, found: &Found, folder: &Path) -> Result<()> {
         let (runs, features) = (&self.record.runs, &found.features);
         features.write(folder)?;
+        let in_noise = self.noise.map(|reference| features.in_noise(&reference.noise_sds()));
+        if let Some(images) = &in_noise {
+            features.write_images(images, &folder.join(FEATURES_Z))?;
+        }
         if let Some(space) = self.space {
             export::write_images(features, space, folder)?;
+            in_noise.map_or(Ok(()), |images| {
+                export::write_volumes("features_z.nii.gz", &images, features, space, folder)
+            })?;
             if self.settings.melodic {
                 export::write_melodic(features, space, folder)?;
             }

@@ -29,14 +29,24 @@ fn put_head(out: &mut dyn Write, overview: &Overview) -> fmt::Result {
         overview.burn_in,
     )?;
     if !overview.preparation.is_empty() {
-        writeln!(out, "data: {}\n", overview.preparation)?;
+        writeln!(out, "data: {}", overview.preparation)?;
+    }
+    match overview.noise_level {
+        Some(level) => writeln!(
+            out,
+            "noise: {}; its level is {} in the data's units, and noise variance and theta below are in units of it\n",
+            overview.noise,
+            figure(level)
+        )?,
+        None => writeln!(out, "noise: {}\n", overview.noise)?,
     }
     writeln!(
         out,
-        "{} persistent features (in at least half of the kept sweeps), {} of which hold 95% of their sums of squares; all \
+        "{} persistent features (in at least half of the kept sweeps), {} of which hold 95% of their sums of squares{}; all \
          but noise is {:.2}% of the data's",
         overview.n_persistent,
         overview.n_carrying_95,
+        overview.n_agreeing.map_or(String::new(), |n| format!(", {n} agree between chains")),
         100.0 * overview.variance_explained,
     )?;
     put_counts(out, overview)?;

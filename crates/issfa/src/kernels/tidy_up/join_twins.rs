@@ -28,9 +28,18 @@ struct Twins {
     rows: Vec<(usize, [f64; 2])>,
 }
 
+/// Looking at pairs may take this share of the products that a pass over the data takes.
+const SHARE_OF_A_PASS: f64 = 0.1;
+
 /// Joins every pair of untouched features that is better off as one.
-pub fn run<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &Projections<R>, touched: &[bool]) -> Info {
-    let pairs = alike(state, projections, touched);
+pub fn run<R: Real>(
+    model: &Model<R>,
+    state: &mut State<R>,
+    projections: &Projections<R>,
+    touched: &[bool],
+    sweep: u64,
+) -> Info {
+    let pairs = within_bounds(alike(state, projections, touched), state, sweep);
     // Features that were touched are no longer those that the projections know.
     let known = if touched.contains(&true) { None } else { projections.columns() };
     let gains = evidence_gains(model, state, known, &pairs);
@@ -67,6 +76,25 @@ fn alike<R: Real>(state: &State<R>, projections: &Projections<R>, touched: &[boo
         Twins { stays, goes, factor, rows: rows_of(state, [stays, goes]) }
     };
     disjoint(scored.into_iter().map(|(_, j, l)| [j, l]), touched, MOST_PAIRS).into_iter().map(twins).collect()
+}
+
+/// As many of the pairs as take a share of a pass: each needs the residuals of all its rows. Sweep by sweep others come first,
+/// so that all are looked at in time.
+fn within_bounds<R: Real>(mut pairs: Vec<Twins>, state: &State<R>, sweep: u64) -> Vec<Twins> {
+    let products = |twins: &Twins| twins.rows.iter().map(|(row, _)| state.loadings.row(*row).len() as f64).sum::<f64>();
+    let most = SHARE_OF_A_PASS * state.loadings.n_rows() as f64 * state.n_features() as f64;
+    if pairs.iter().map(products).sum::<f64>() <= most {
+        return pairs;
+    }
+    let first = sweep as usize % pairs.len();
+    pairs.rotate_left(first);
+    let mut spent = 0.0;
+    let mut is_within = |twins: &Twins| {
+        let is_first = spent == 0.0;
+        spent += products(twins);
+        is_first || spent <= most
+    };
+    pairs.into_iter().take_while(|twins| is_within(twins)).collect()
 }
 
 fn rows_of<R: Real>(state: &State<R>, features: [usize; 2]) -> Vec<(usize, [f64; 2])> {
@@ -270,7 +298,7 @@ mod tests {
             let (model, mut state) = split_pair(twins);
             let mut projections = Projections::default();
             refresh(&model, &mut state, &mut projections);
-            run(&model, &mut state, &projections, &[false; 2]);
+            run(&model, &mut state, &projections, &[false; 2], 1);
             assert_eq!(state.n_features(), expected);
             assert_eq!(state.loadings.n_active(), 20);
         }

@@ -21,7 +21,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     }
     let mut touched = vec![false; state.n_features()];
     let mut info = untangle::run(state, projections, &mut touched);
-    let joined = join_twins::run(model, state, projections, &touched);
+    let joined = join_twins::run(model, state, projections, &touched, turn.streams.sweep);
     info.proposed += joined.proposed;
     info.accepted += joined.accepted;
     if info.accepted > 0 {

@@ -6,6 +6,7 @@ use super::system::{System, add_to};
 use super::turned::{Turned, rotated};
 use crate::comm::Comm;
 use crate::numeric::linalg::Real;
+use crate::numeric::workers::share;
 use crate::rng::Purpose;
 use crate::spectral::{FeatureConditional, FeatureDraw, FeatureSpectra, Outside, Pass, Projections};
 use crate::structure::Direction;
@@ -24,11 +25,41 @@ impl Window {
             Outside::InTurn(rounds) => (0..rounds).for_each(|round| turned = drawing.in_turn(&turned, round)),
             Outside::Jointly => turned = drawing.jointly(&turned),
         }
-        let drawn = rotated(vectors, k, Turned::Out, &turned);
+        let mut drawn = rotated(vectors, k, Turned::Out, &turned);
+        if turned.len() < k {
+            self.add_unseen_part(draw, &mut drawn);
+        }
         *spectra = FeatureSpectra::from_vectors(self.structure.n_sites(), &drawn);
         self.project(pass, spectra)
     }
 }
+
+impl Window {
+    /// Adds a draw from the prior of the part of features that no row tells of: that outside of the eigenvectors.
+    fn add_unseen_part<R: Real>(&self, draw: &FeatureDraw, drawn: &mut [Vec<R>]) {
+        let FeatureConditional { rotation, precisions, .. } = draw.conditional;
+        let from_prior = |feature: usize| -> Vec<R> {
+            let mut stream = draw.streams.stream(Purpose::Features, UNSEEN, feature as u64);
+            let one = |h: &f64| -> R {
+                let normal: f64 = StandardNormal.sample(&mut stream);
+                R::from_f64(normal / h.sqrt())
+            };
+            precisions.iter().map(one).collect()
+        };
+        let k = drawn.len();
+        let mut prior: Vec<Vec<R>> = vec![Vec::new(); k];
+        share(prior.iter_mut().enumerate(), || (), |_, (feature, row)| *row = from_prior(feature));
+        let along = rotated(&rotation.vectors, k, Turned::In, &prior);
+        let along = rotated(&rotation.vectors, k, Turned::Out, &along);
+        for (row, (prior, along)) in drawn.iter_mut().zip(prior.iter().zip(&along)) {
+            let unseen = prior.iter().zip(along).map(|(x, a)| x.to_f64() - a.to_f64());
+            row.iter_mut().zip(unseen).for_each(|(to, x)| *to = R::from_f64(to.to_f64() + x));
+        }
+    }
+}
+
+/// The number of the streams of what no row tells of, among those of rounds.
+const UNSEEN: u32 = 1 << 30;
 
 /// What the cells that rows lack add to the rotated statistic, by site.
 type FromHoles = BTreeMap<usize, Vec<f64>>;

@@ -27,13 +27,13 @@ impl Window {
             |from_data| System { window: self, incomplete: &incomplete, noise_variance, from_data, precisions };
         let solved = if incomplete.is_empty() {
             // Rotated features then have nothing to do with each other.
-            share_out(comm, k, |i, scratch| {
+            share_out(comm, turned.len(), |i, scratch| {
                 let (system, right) = (system(&from_data[i..=i]), vec![pull(i, scratch)]);
                 let enough = system.least_size_of_a_mean(&right);
                 system.solve::<R>(right, enough).swap_remove(0)
             })
         } else {
-            let (system, right) = (system(&from_data), share_out(comm, k, pull));
+            let (system, right) = (system(&from_data), share_out(comm, turned.len(), pull));
             let enough = system.least_size_of_a_mean(&right);
             system.solve::<R>(right, enough)
         };

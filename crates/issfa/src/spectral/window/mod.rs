@@ -155,9 +155,10 @@ impl Window {
     fn turned_weights(&self, loadings: &Loadings, vectors: &[f64], k: usize) -> Vec<(usize, Vec<f64>)> {
         let with_holes = self.holes.iter().enumerate().filter(|(_, holes)| !holes.is_empty());
         let turn = |(row, _): (usize, &Vec<u32>)| {
-            let mut weights = vec![0.0; k];
+            let r = vectors.len() / k.max(1);
+            let mut weights = vec![0.0; r];
             for entry in loadings.row(row) {
-                let vector = &vectors[entry.feature * k..(entry.feature + 1) * k];
+                let vector = &vectors[entry.feature * r..(entry.feature + 1) * r];
                 weights.iter_mut().zip(vector).for_each(|(sum, p)| *sum += entry.weight * p);
             }
             (row, weights)

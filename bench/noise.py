@@ -1,0 +1,228 @@
+"""What the noise reference does, on real data and on simulated ones; prints tables and writes bench/noise.json.
+
+    bench/run noise [--data FOLDER] [--only table neurons hidden simulated] [--quick]
+
+Real data are not part of the project: FOLDER (default ../shared/data) holds them, as its README says. Parts:
+
+1. table      real data sets, two seeds each, as one would fit them: features, those that persist, R-hat of their number over both
+              chains, seconds per sweep, and how alike the features of the two seeds are (median of the best absolute cosine of all
+              persistent features, and of the ten largest)
+2. neurons    movies of real footprints and traces under four kinds of noise, two windows each: the share of loud cells found
+              (rms weight above 10, cosine 0.7 or more), the share of features without a match (best cosine below 0.5), beside
+              FastICA and NMF told the number of cells, and PCA of as many components
+3. hidden     a fifth of the cells of rows left out of the fit is predicted: reference, white, and probabilistic PCA
+4. simulated  the paper's simulation with white, site, smooth and both kinds of noise: reference and white
+
+--quick takes few sweeps, to see whether the script works: its numbers mean nothing, and go to target/noise_quick.json.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import issfa
+import numpy as np
+
+FOUND, MATCHED, LOUD = 0.7, 0.5, 10
+# Cells that were looked at while the recipe was tried are those of the window 35,35,100 and frames 0 to 1500.
+# Those of 60,0,100 and 0,60,100 (frames 1500 to 3000) were looked at when components were first taken out of series.
+WINDOWS = [("70,70,100", "0,1500", 21), ("10,10,100", "1500,3000", 22)]
+
+
+def rows_of(data):
+    """Name, input and options of the real data sets."""
+    haxby = data / "haxby"
+    slices = sorted(haxby.glob("run-*_slice.nii.gz"))
+    return {
+        "mouse_calcium": ([data / "mouse_calcium/camouse_time500_64_64.npy"], [], 1000),
+        "haxby slice": (slices, ["--mask", "auto", "--detrend", "linear", "--confounds", *sorted(haxby.glob("run-*_motion.txt"))], 1000),
+        "localizer": ([data / "localizer/bold.nii.gz"], ["--mask", "MASK", "--detrend", "linear"], 600),
+        "digits": ([data / "digits/digits_img1797_h8_w8.npy"], [], 1000),
+        "era5_uk": ([data / "era5_uk/era5_uk_t2m_time744_lat33_lon49.npy"], [], 600),
+        "elnino": ([data / "elnino/elnino_year61_month12.npy"], ["--structure", "cycle(12)"], 1000),
+    }
+
+
+def brain_mask(image, out):
+    """A mask of the head: sites brighter than a third of the 98% point of the mean."""
+    import nibabel
+
+    volume = nibabel.load(image)
+    mean = volume.get_fdata().mean(-1)
+    inside = mean > np.quantile(mean, 0.98) / 3
+    nibabel.save(nibabel.Nifti1Image(inside.astype(np.uint8), volume.affine), out)
+    return int(inside.sum())
+
+
+def load(run):
+    features = np.load(Path(run) / "features.npy")
+    return np.nan_to_num(features.reshape(len(features), -1))
+
+
+def cosines(a, b):
+    norm = lambda x: x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30)
+    return np.abs(norm(a) @ norm(b).T)
+
+
+def agreement(a, b):
+    if len(a) == 0 or len(b) == 0:
+        return float("nan"), float("nan")
+    best = np.concatenate([cosines(a, b).max(1), cosines(b, a).max(1)])
+    largest = np.concatenate([cosines(a[:10], b).max(1), cosines(b[:10], a).max(1)])
+    return float(np.median(best)), float(np.median(largest))
+
+
+def table(data, scratch, quick):
+    """Two seeds of every data set, merged for R-hat."""
+    found = {}
+    for name, (inputs, options, sweeps) in rows_of(data).items():
+        if "MASK" in options:
+            mask = scratch / "mask.nii.gz"
+            brain_mask(inputs[0], mask)
+            options = [mask if word == "MASK" else word for word in options]
+        sweeps = 20 if quick else sweeps
+        runs = [scratch / f"{name}-{seed}" for seed in (1, 2)]
+        for seed, run in zip((1, 2), runs):
+            issfa.call("fit", *inputs, *options, "--sweeps", sweeps, "--burn-in", sweeps // 2, "--seed", seed, "--out", run, "--overwrite",
+                       "--quiet")
+        merged = scratch / f"{name}-merged"
+        issfa.call("merge", *runs, "--out", merged, "--overwrite", "--quiet")
+        overview = issfa.call_json("summary", merged)
+        features = next(q for q in overview["quantities"] if q["name"] == "features")
+        parts = [issfa.call_json("summary", run) for run in runs]
+        alike, largest = agreement(*map(load, runs))
+        found[name] = {
+            "rows": overview["n_rows"], "sweeps": sweeps, "K": [p["quantities"][0]["mean"] for p in parts],
+            "persistent": [p["n_persistent"] for p in parts], "r_hat": features["split_r_hat"],
+            "r_hat_each": [p["quantities"][0]["split_r_hat"] for p in parts],
+            "seconds_per_sweep": [p["seconds_per_sweep"] for p in parts], "agreement": alike, "agreement_of_ten": largest,
+        }
+        row = found[name]
+        print(f"{name:15} T {row['rows']:5} K {row['K'][0]:7.1f} {row['K'][1]:7.1f} persistent {row['persistent']} R-hat {row['r_hat']:.3f} "
+              f"(each {row['r_hat_each'][0]:.3f} {row['r_hat_each'][1]:.3f}) {row['seconds_per_sweep'][0]:.3f} s/sweep "
+              f"agreement {alike:.2f}, ten largest {largest:.2f}", flush=True)
+    return found
+
+
+def score(features, truth, weights):
+    loud = np.sqrt((weights**2).mean(0)) > LOUD
+    if len(features) == 0:
+        return 0.0, 0.0
+    c = cosines(truth, features)
+    return float((c[loud].max(1) >= FOUND).mean()), float((c.max(0) < MATCHED).mean())
+
+
+def neurons(data, scratch, quick):
+    from sklearn.decomposition import NMF, PCA, FastICA
+
+    found = {}
+    for noise in ["white", "sites", "smooth", "both"]:
+        for window, frames, seed in WINDOWS:
+            movie = scratch / f"movie-{noise}-{seed}"
+            subprocess.run([sys.executable, data / "neurons/make_movie.py", movie, "--window", window, "--frames", frames, "--noise", noise,
+                            "--seed", str(seed)], check=True, capture_output=True)
+            truth = np.load(movie / "truth_features.npy")
+            truth, weights = truth.reshape(len(truth), -1), np.load(movie / "truth_weights.npy")
+            run = scratch / f"run-{noise}-{seed}"
+            start = time.time()
+            issfa.call("fit", movie / "movie.npy", "--sweeps", 20 if quick else 500, "--seed", seed, "--out", run, "--overwrite", "--quiet")
+            results = {"issfa": (*score(load(run), truth, weights), len(load(run)), time.time() - start)}
+            values = np.load(movie / "movie.npy").reshape(len(weights), -1)
+            values = values - values.mean(0)
+            k = len(truth)
+            peers = {
+                "FastICA": lambda: FastICA(k, max_iter=500, random_state=0).fit(values).mixing_.T,
+                "NMF": lambda: NMF(k, init="nndsvda", max_iter=300, random_state=0).fit(values - values.min()).components_,
+                "PCA": lambda: PCA(k, random_state=0).fit(values).components_,
+            }
+            for name, make in peers.items():
+                start = time.time()
+                results[name] = (*score(make(), truth, weights), k, time.time() - start)
+            loud = int((np.sqrt((weights**2).mean(0)) > LOUD).sum())
+            found[f"{noise} {window}"] = {name: dict(zip(("found", "unmatched", "n", "seconds"), r)) for name, r in results.items()} | {
+                "cells": k, "loud": loud}
+            print(f"{noise:7} {window:9} {k} cells, {loud} loud: " + "; ".join(
+                f"{name} found {r[0]:.2f} unmatched {r[1]:.2f} of {r[2]}" for name, r in results.items()), flush=True)
+    return found
+
+
+def hidden(data, scratch, quick):
+    found = {}
+    haxby = data / "haxby"
+    slices, motion = sorted(haxby.glob("run-*_slice.nii.gz")), sorted(haxby.glob("run-*_motion.txt"))
+    cases = {"haxby slice, run 12": (slices[:11], ["--mask", "auto", "--detrend", "linear", "--confounds", *motion[:11]], slices[11],
+                                     ["--confounds", motion[11], "--center-new", "own"])}
+    for name, path, options, share in [
+        ("mouse_calcium", data / "mouse_calcium/camouse_time500_64_64.npy", [], 0.8),
+        ("era5_uk", data / "era5_uk/era5_uk_t2m_time744_lat33_lon49.npy", [], 0.8),
+        ("elnino", data / "elnino/elnino_year61_month12.npy", ["--structure", "cycle(12)"], 0.8),
+    ]:
+        values = np.load(path).astype(np.float32)
+        cut = int(share * len(values))
+        parts = [scratch / f"{name}-{part}.npy" for part in ("train", "test")]
+        np.save(parts[0], values[:cut])
+        np.save(parts[1], values[cut:])
+        cases[name] = ([parts[0]], options, parts[1], [])
+    for name, (inputs, options, new, how) in cases.items():
+        row = {}
+        for noise in ["reference", "white"]:
+            # White fits run away: they are given as many sweeps as end in reasonable time.
+            sweeps = 20 if quick else 400 if noise == "reference" else 60
+            run = scratch / f"{name}-{noise}"
+            issfa.call("fit", *inputs, *options, "--noise", noise, "--sweeps", sweeps, "--seed", 1, "--out", run, "--overwrite", "--quiet")
+            report = issfa.call_json("evaluate", run, "--data", new, "--hide", 0.2, "--seed", 1, *how)
+            row[noise] = {key: report[key] for key in ("r2", "signal_r2", "pca_r2", "pca_dimension", "pca_error_ratio")}
+            row[noise]["K"] = issfa.call_json("summary", run)["quantities"][0]["mean"]
+        found[name] = row
+        r, w = row["reference"], row["white"]
+        print(f"{name:20} R2 with reference {r['r2']:.4f} (features alone {r['signal_r2']:.4f}, K {r['K']:.0f}); white {w['r2']:.4f} "
+              f"(K {w['K']:.0f}); probabilistic PCA {r['pca_r2']:.4f} with {r['pca_dimension']}; its error over ours {r['pca_error_ratio']:.3f}",
+              flush=True)
+    return found
+
+
+def simulated(_, scratch, quick):
+    found = {}
+    size = ["--preset", "small"] if quick else ["--preset", "paper"]
+    grid = "48x48" if quick else "100x100"
+    for kind in ["white", "sites", "smooth", "both"]:
+        sim = scratch / f"sim-{kind}"
+        issfa.call("simulate", *size, "--noise-kind", kind, "--seed", 5, "--out", sim, "--overwrite", "--quiet")
+        for noise in ["reference", "white"]:
+            explodes = noise == "white" and kind != "white"
+            sweeps = 40 if quick or explodes else 400
+            run = scratch / f"sim-{kind}-{noise}"
+            issfa.call("fit", sim / "observations.npy", "--grid", grid, "--center", "none", "--noise", noise, "--sweeps", sweeps, "--seed", 5, "--out", run, "--overwrite", "--quiet",
+                       "--max-features", 400, "--keep-draws", 40)
+            report = issfa.call_json("evaluate", run, "--truth", sim)
+            found[f"{kind} noise, --noise {noise}"] = report
+            print(f"{kind:6} noise, --noise {noise:9} K {report['n_features_mean']:.1f} found {report['n_found']}/{report['n_true']} held-out error "
+                  f"{report['heldout_error']:.5f} E_r {report['feature_recovery_error']:.2f} coverage: features "
+                  f"{report['feature_coverage']} rows {report['training_coverage']} held-out {report['heldout_coverage']}", flush=True)
+    return found
+
+
+PARTS = {"table": table, "neurons": neurons, "hidden": hidden, "simulated": simulated}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--quick", action="store_true")
+    args = parser.parse_args()
+    path = Path("target/noise_quick.json" if args.quick else "bench/noise.json")
+    results = json.loads(path.read_text()) if path.exists() else {}
+    with tempfile.TemporaryDirectory() as folder:
+        for part in args.only:
+            print(f"# {part}", flush=True)
+            results[part] = PARTS[part](args.data, Path(folder), args.quick)
+            path.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+//! `issfa noise`: the noise of a data set, to look at before fitting and to share between fits.
+
+use super::fit::FitOptions;
+use crate::Outcome;
+use crate::options::Common;
+use clap::Args;
+use issfa::data::Rows;
+use issfa::fit::{LookedAt, look_at_noise};
+use issfa::report::noise::write_noise_figures;
+use issfa::run::folder::{NOISE_REFERENCE, Output, check_output, prepare_output};
+use issfa::structure::Shelf;
+use std::path::PathBuf;
+
+/// Measure the noise on differences of rows that follow each other, and show it: what a fit with --noise reference uses
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  issfa noise bold.nii.gz --mask mask.nii.gz --out noise\n  issfa fit bold.nii.gz --mask mask.nii.gz --noise noise/noise_reference.safetensors --out run"
+)]
+pub struct Options {
+    /// The folder to make
+    #[arg(long)]
+    out: PathBuf,
+    #[command(flatten)]
+    fit: FitOptions,
+}
+
+pub fn run(options: Options, common: &Common) -> Outcome {
+    check_output(&options.out, Output::Noise, common.overwrite)?;
+    let checked = options.fit.checked()?;
+    let tell = |text: &str| common.say(text);
+    let shelf = Shelf::beside(&options.out, &tell);
+    let rows = Rows::open(&checked.settings.input)?;
+    let LookedAt { filter, structure, mask } = look_at_noise(&rows, &checked, &shelf)?;
+    let reference = filter.reference();
+    prepare_output(&options.out, Output::Noise)?;
+    reference.to_bundle().save(&options.out.join(NOISE_REFERENCE))?;
+    write_noise_figures(reference, &structure, &mask, &options.out)?;
+    common.say(&format!("noise: {}", reference.findings.in_words()));
+    common.say(&format!(
+        "its level is {:.4} in the data's units; rows vary {:.2} times as much as differences of neighbours ({}), of which {} were \
+         looked at",
+        reference.findings.level,
+        reference.findings.ratio,
+        if reference.findings.is_series { "a series" } else { "rows in no order" },
+        reference.findings.n_differences,
+    ));
+    reference.findings.doubts().iter().for_each(|doubt| common.say(&format!("note: {doubt}")));
+    common.say(&format!(
+        "look at {}; issfa fit --noise {} uses it",
+        options.out.join("noise_spectrum.png").display(),
+        options.out.join(NOISE_REFERENCE).display()
+    ));
+    Ok(())
+}
