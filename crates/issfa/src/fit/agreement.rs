@@ -19,10 +19,16 @@ pub fn check(comm: &dyn Comm, settings: &Settings, inputs: &[InputRecord], side_
     ];
     known.extend(inputs.iter().map(|input| (input.path.display().to_string(), input.checksum.clone())));
     known.extend(side_checksums.iter().map(|checksum| ("confounds or names of runs".to_string(), checksum.clone())));
-    if let Some(path) = settings.mask.as_deref().filter(|text| *text != "auto") {
-        known.push((path.to_string(), read::checksum(Path::new(path))?));
-    }
+    known.extend(files_beside(settings));
     compare(comm, &known)
+}
+
+/// The files that settings name, with what is in them. Where no rank can read one, the error comes where it is needed.
+fn files_beside(settings: &Settings) -> Vec<(String, String)> {
+    let mask = settings.mask.as_deref().filter(|text| *text != "auto");
+    let noise = Some(settings.noise.as_str()).filter(|text| !["reference", "white"].contains(text));
+    let checksum = |path: &str| read::checksum(Path::new(path)).unwrap_or_else(|_| "cannot be read".to_string());
+    mask.into_iter().chain(noise).map(|path| (path.to_string(), checksum(path))).collect()
 }
 
 /// Refuses a rank whose basis has other bits: another file of a graph, or a processor of another kind.
@@ -84,6 +90,27 @@ mod tests {
         for error in run([1; 3], ["x", "y", "x"]) {
             let text = error.unwrap_err();
             assert!(text.contains("rank 1") && text.contains("a.npy") && text.contains('y'), "{text}");
+        }
+    }
+
+    /// Files of a mask and of a noise reference count by what is in them; one that a rank does not have is no error before the
+    /// ranks have compared, or the others would wait for it.
+    #[test]
+    fn files_beside_the_data_count_by_what_is_in_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file").display().to_string();
+        let mask = Settings { mask: Some(path.clone()), ..Settings::default() };
+        let noise = Settings { noise: path.clone(), ..Settings::default() };
+        assert!(files_beside(&Settings::default()).is_empty());
+        for settings in [mask, noise] {
+            std::fs::remove_file(&path).ok();
+            let missing = files_beside(&settings);
+            std::fs::write(&path, "one").unwrap();
+            let one = files_beside(&settings);
+            std::fs::write(&path, "other").unwrap();
+            let other = files_beside(&settings);
+            assert!([&missing, &one, &other].iter().all(|known| known.len() == 1 && known[0].0 == path));
+            assert!(missing != one && one != other && missing != other);
         }
     }
 }

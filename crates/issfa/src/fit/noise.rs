@@ -57,11 +57,16 @@ pub(super) fn find(
     }
     let recipe = &checked.settings.noise_reference;
     let rows = PreparedRows { observations, preprocessing, structure, recipe, mean_square };
+    // Every rank reads the file, so that a wrong one ends them all.
+    let stored = match &checked.noise {
+        NoiseModel::File(path) => Some(rows.stored(path)?),
+        _ => None,
+    };
     let mut bytes = Vec::new();
     if comm.rank() == 0 {
-        let measured = match &checked.noise {
-            NoiseModel::File(path) => rows.with_stored(path)?,
-            _ => rows.measure()?,
+        let measured = match stored {
+            Some(reference) => rows.with_levels_of(reference)?,
+            None => rows.measure()?,
         };
         bytes = match measured {
             Measured::Nothing(reason) => reason.as_bytes().to_vec(),
@@ -134,8 +139,8 @@ impl PreparedRows<'_> {
         Ok(noise::measure(&self.subject(&self.sample()?)))
     }
 
-    /// The reference of a file, with the levels of these rows.
-    fn with_stored(&self, path: &Path) -> Result<Measured> {
+    /// The reference of a file.
+    fn stored(&self, path: &Path) -> Result<Reference> {
         if !path.is_file() {
             let problem =
                 "write reference, white, or the file of a stored reference (noise_reference.safetensors of a run)";
@@ -143,6 +148,11 @@ impl PreparedRows<'_> {
         }
         let reference = Reference::read(path)?;
         check_sites(&reference, path, self.structure, self.observations.mask())?;
+        Ok(reference)
+    }
+
+    /// A reference of other rows, with the levels of these.
+    fn with_levels_of(&self, reference: Reference) -> Result<Measured> {
         let sample = self.sample()?;
         let measured = if sample.n_differences() == 0 {
             let run_levels = vec![reference.level; self.observations.n_runs()];

@@ -301,6 +301,40 @@ mod tests {
         check("rows in no order", unordered, &whole, [0.3, 0.5]);
     }
 
+    /// Signals in all modes, next to no noise: components take nearly everything, the line through rough modes holds the rest up.
+    #[test]
+    fn rows_in_no_order_keep_what_rough_modes_say_of_smooth_ones() {
+        let (n_rows, n_signals, n) = (600, 60, SIDE * SIDE);
+        let (mask, recipe, scales) = (Mask::full(n), Recipe::default(), vec![1.0; n]);
+        let structure = Arc::new(expression::build(Some("path(16) x path(16)"), None).unwrap());
+        let bands = Bands::new(&structure, &recipe);
+        let mut stream = Streams::once(11).stream(Purpose::Simulation, 0, 0);
+        let roots: Vec<f64> = structure.eigenvalues().iter().map(|g| 1.0 / (0.1 + g)).collect();
+        let signals: Vec<Vec<f64>> =
+            (0..n_signals).map(|_| roots.iter().map(|root| root * normal(&mut stream)).collect()).collect();
+        let mut sample = Sample::new(n, std::iter::once(0..n_rows));
+        for _ in 0..n_rows {
+            let mut image: Vec<f64> = (0..n).map(|_| 0.01 * normal(&mut stream)).collect();
+            for signal in &signals {
+                let weight = normal(&mut stream);
+                image.iter_mut().zip(signal).for_each(|(x, s)| *x += weight * s);
+            }
+            structure.apply(Direction::ToSites, &mut image, &mut Vec::new());
+            sample.push(0, &image);
+        }
+        sample.finish();
+        let spectra = Spectra { structure: &structure, mask: &mask, scales: &scales };
+        let of_modes = spectra.powers(sample.n_differences(), |at| sample.difference(at), recipe.clip_spectrum);
+        let all = bands.medians(&of_modes);
+        let rows = (sample.n_kept(), sample.share_of_freedom());
+        let rest = without_components(&bands, rows, |at| sample.kept(at), &spectra, &all);
+        let line = bands.guarded(&of_modes, &recipe, &all);
+        assert!(rest.iter().zip(&line).filter(|(rest, line)| **rest < 0.5 * **line).count() > 3, "{rest:?} {line:?}");
+        let powers = powers_of_noise(&sample, &bands, &spectra, false, &recipe);
+        assert!(powers.iter().zip(&line).all(|(power, line)| power >= line), "{powers:?} {line:?}");
+        assert!(powers.iter().zip(&all).all(|(power, all)| power <= all), "{powers:?} {all:?}");
+    }
+
     /// The width follows from the correlation of neighbours, here taken from the covariance written out.
     #[test]
     fn widths_are_those_of_the_correlation_of_neighbours() {
