@@ -50,15 +50,22 @@ fn rows(bench: &Bench, folder: &str, chain: u32) -> Vec<String> {
 /// A chain of a merged run is the chain it was made of, but for its number and for `stability`.
 fn same_chain(bench: &Bench, (merged, chain): (&str, u32), (source, number): (&str, u32)) {
     assert_eq!(rows(bench, merged, chain), rows(bench, source, number), "{merged} {source}");
+    let [merged_results, results] = [merged, source].map(|folder| own_results(bench, folder));
     for name in RESULTS {
         assert!(
-            bench.bytes(&format!("{merged}/{name}")) == bench.bytes(&format!("{source}/{name}")),
+            bench.bytes(&format!("{merged_results}/{name}")) == bench.bytes(&format!("{results}/{name}")),
             "{name}: {source}"
         );
     }
     let draws = |folder: &str| files(&bench.path(folder).join("draws"));
     assert!(draws(merged) == draws(source), "draws of {source}");
-    assert_eq!(table(bench, merged, 5), table(bench, source, 5), "{source}");
+    assert_eq!(table(bench, &merged_results, 5), table(bench, &results, 5), "{source}");
+}
+
+/// Where the results of a chain alone are: of several chains, those of the first have a folder of their own.
+fn own_results(bench: &Bench, folder: &str) -> String {
+    let own = format!("{folder}/chain-1");
+    if bench.path(&own).is_dir() { own } else { folder.to_string() }
 }
 
 /// `features.tsv` without one column.
@@ -101,7 +108,19 @@ fn merged_runs_are_the_chains_of_one() {
         let stable = stabilities(&bench, folder);
         assert!(!stable.is_empty() && stable.iter().all(|s| (0.0..=1.0001).contains(s)), "{stable:?}");
     }
+    // What all have found together: presence by all kept sweeps, and in how many chains.
+    let all = table(&bench, "all", usize::MAX);
+    let column = |name: &str| all[0].iter().position(|own| own == name).unwrap();
+    let number = |row: &Vec<String>, name: &str| row[column(name)].parse::<f64>().unwrap();
+    assert!(all.len() > 1, "{all:?}");
+    for row in &all[1..] {
+        assert!(number(row, "presence") >= 0.5 && (1.0..=4.0).contains(&number(row, "chains")), "{row:?}");
+        assert!(number(row, "stability") > 0.3, "{row:?}");
+        assert!(number(row, "chains") < 4.0 || number(row, "presence") >= 0.5, "{row:?}");
+    }
     let summary = bench.json("summary all --json");
+    let n_agreeing = all[1..].iter().filter(|row| number(row, "chains") == 4.0).count();
+    assert_eq!(summary["n_agreeing"].as_u64(), Some(n_agreeing as u64), "{summary}");
     assert_eq!((summary["chains"].as_u64(), summary["n_kept"].as_u64()), (Some(4), Some(40)), "{summary}");
     assert!(bench.json("evaluate all --truth sim --json")["n_found"].is_number());
 
@@ -204,13 +223,16 @@ fn masks_graphs_and_inputs_elsewhere_are_merged() {
     fit(1, "");
     fit(2, "elsewhere/");
     bench.ok("merge run1 run2 --out both --quiet");
-    for name in ["mask.npy", "synchrony.tsv", "weights_a.tsv", "activation_b.tsv", "eigenvalues.csv"] {
+    for name in ["mask.npy", "eigenvalues.csv"] {
         assert!(bench.bytes(&format!("both/{name}")) == bench.bytes(&format!("run1/{name}")), "{name}");
+    }
+    for name in ["synchrony.tsv", "weights_a.tsv", "activation_b.tsv"] {
+        assert!(bench.bytes(&format!("both/chain-1/{name}")) == bench.bytes(&format!("run1/{name}")), "{name}");
     }
     for name in ["synchrony.tsv", "weights_a.tsv", "features.npy"] {
         assert!(bench.bytes(&format!("both/chain-2/{name}")) == bench.bytes(&format!("run2/{name}")), "{name}");
     }
-    assert_eq!(table(&bench, "both", 5), table(&bench, "run1", 5));
+    assert_eq!(table(&bench, "both/chain-1", 5), table(&bench, "run1", 5));
     // The merged run keeps the graph's decomposition.
     std::fs::remove_file(bench.path("edges.csv")).unwrap();
     for run in ["run1", "run2", "both"] {

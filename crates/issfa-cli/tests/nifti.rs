@@ -243,7 +243,7 @@ fn merged_runs_have_images() {
         bench.ok(&format!("fit a.nii b.nii {SHORT} --seed {seed} --reconstruct --melodic --out run{seed}"));
     }
     bench.ok("merge run1 run2 --out both --quiet");
-    for (merged, run) in [("both", "run1"), ("both/chain-2", "run2")] {
+    for (merged, run) in [("both/chain-1", "run1"), ("both/chain-2", "run2")] {
         for name in [
             "features.nii.gz",
             "features_sd.nii.gz",
@@ -262,6 +262,17 @@ fn merged_runs_have_images() {
                 "{merged}/{name}"
             );
         }
+    }
+    // Denoised by both chains, which kept as many sweeps: the mean of the two.
+    let values = |folder: &str| {
+        let bytes = bench.bytes(&format!("{folder}/reconstruction.npy"));
+        let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+        bytes[start..].chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect::<Vec<f32>>()
+    };
+    let [both, one, two] = ["both", "both/chain-1", "both/chain-2"].map(values);
+    assert!(!both.is_empty() && both.len() == one.len() && one != two);
+    for ((mean, one), two) in both.iter().zip(&one).zip(&two) {
+        assert!((mean - 0.5 * (one + two)).abs() <= 1e-3 * mean.abs().max(1.0), "{mean} {one} {two}");
     }
     for name in ["mask.nii.gz", "mean.nii.gz"] {
         assert!(bench.bytes(&format!("both/{name}")) == bench.bytes(&format!("run1/{name}")), "{name}");

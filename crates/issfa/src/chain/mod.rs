@@ -1,6 +1,8 @@
 //! One chain: which sweeps are kept, and the step that advances it.
 
 pub mod init;
+pub mod matching;
+pub mod moments;
 pub mod posterior;
 mod smoothness;
 pub mod sweep;

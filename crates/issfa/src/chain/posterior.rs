@@ -1,8 +1,11 @@
-//! Posterior means on the fly: features, weights and activations by feature id, and the reconstruction.
+//! Posterior means on the fly: features, weights and activations, and the reconstruction.
 //!
-//! Features are compared on unit norm, in the user's units, with their sign turned to the running mean. Standard
-//! deviations live in the site domain, so kept features are transformed back at every kept sweep.
+//! Features are compared on unit norm, in the user's units, with their sign turned to the running mean. Every kept sweep they
+//! are matched with those of the sweeps before \[M16\]. Standard deviations live in the site domain, so kept features are
+//! transformed back at every kept sweep.
 
+use super::matching::{ALIKE, STILL_ALIKE, assign};
+use super::moments::FeatureMoments;
 use super::smoothness::full_width;
 use crate::data::{Mask, Preprocessing};
 use crate::model::State;
@@ -11,7 +14,7 @@ use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::spectral::{FeatureSpectra, SpectralData, Tiles};
 use crate::structure::{Direction, Structure};
-use std::collections::HashMap;
+use std::cmp::Reverse;
 
 /// What it takes to show a spectrum in the user's units, at the sites that take part.
 #[derive(Clone, Copy)]
@@ -46,8 +49,9 @@ impl Shown<'_> {
     }
 
     /// The smoothness of an image along each axis, in sites.
-    fn widths(&self, columns: &[f64]) -> Vec<f32> {
-        let (image, grid) = (self.mask.scatter(columns, f64::NAN), self.structure.grid());
+    fn widths(&self, columns: &[f32]) -> Vec<f32> {
+        let wide: Vec<f64> = columns.iter().map(|&x| f64::from(x)).collect();
+        let (image, grid) = (self.mask.scatter(&wide, f64::NAN), self.structure.grid());
         (0..grid.len()).map(|axis| full_width(&image, grid, axis) as f32).collect()
     }
 }
@@ -59,32 +63,29 @@ pub struct Posterior {
     pub n_kept: u64,
     /// In the order of their ids.
     pub features: Vec<FeatureMoments>,
+    /// The id of the next one to be met.
+    pub next_id: u64,
     /// Of the rows, where it is wanted.
     pub reconstruction: Option<Reconstruction>,
 }
 
-/// Running moments of one feature over the kept sweeps in which it was present.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FeatureMoments {
-    /// The feature's own, for life.
-    pub id: u64,
-    /// Kept sweeps in which it was there.
-    pub n_present: u64,
-    /// Mean of the unit-norm feature, by site.
-    pub mean: Vec<f32>,
-    /// Sum of squared deviations from the mean, by site.
-    pub deviations: Vec<f32>,
-    /// Kept sweeps in which the feature exceeded the size asked for, by site.
-    pub exceeds: Vec<u32>,
-    /// The smoothness of every kept draw along each axis, in sites, draw by draw.
-    pub widths: Vec<f32>,
-    /// Sum of weights (for the unit-norm feature), by row.
-    pub weights: Vec<f64>,
-    /// Kept sweeps in which the row used the feature.
-    pub active: Vec<u32>,
-    /// Sum over kept sweeps of the squared weights' total: the sum of squares that the feature accounts for.
-    pub energy: f64,
+/// A feature at the sites that take part, of unit norm in the user's units, and the norm it had.
+#[derive(Clone, Debug)]
+pub struct UnitImage {
+    /// By column.
+    pub values: Vec<f32>,
+    /// Before it was divided by it.
+    pub norm: f64,
 }
+
+impl UnitImage {
+    fn is_sound(&self) -> bool {
+        self.norm > 0.0 && self.norm.is_finite()
+    }
+}
+
+/// Features that are accumulated although the present draw does not have them: at most so many, and half of what it has.
+const SPARE: usize = 8;
 
 /// The running mean of `W S`, in the spectral domain.
 #[derive(Clone, Debug)]
@@ -103,37 +104,103 @@ impl Posterior {
     /// Nothing yet; `with_reconstruction` is the shape (rows, modes) where the reconstruction is wanted.
     pub fn new(with_reconstruction: Option<(usize, usize)>) -> Posterior {
         let zeros = |(rows, modes)| Reconstruction { mean: SpectralData::zeros(rows, Tiles::whole(modes)) };
-        Posterior { n_kept: 0, features: Vec::new(), reconstruction: with_reconstruction.map(zeros) }
+        Posterior { n_kept: 0, features: Vec::new(), next_id: 1, reconstruction: with_reconstruction.map(zeros) }
     }
 
     /// Adds the state of a kept sweep; `exceed` is the size that exceedances are counted of, in mean absolute values of a
-    /// feature, and `n_planned` how many sweeps will have been kept in the end.
-    pub fn add<R: Real>(&mut self, state: &State<R>, shown: &Shown, exceed: f64, n_planned: u64) {
+    /// feature.
+    pub fn add<R: Real>(&mut self, state: &State<R>, shown: &Shown, exceed: f64) {
+        let images = unit_images(&state.features, shown);
+        let places = self.places(&images, state, shown.mask.n_columns());
         self.n_kept += 1;
-        let places: HashMap<u64, usize> = state.feature_ids.iter().enumerate().map(|(k, &id)| (id, k)).collect();
-        // A dead feature never comes back: without half of the planned sweeps it will not be reported.
-        self.features.retain(|f| places.contains_key(&f.id) || 2 * f.n_present >= n_planned);
-        self.make_room(state, shown.mask.n_columns());
         let columns = columns(state, shown.row_levels);
-        let present = self.features.iter_mut().filter_map(|f| places.get(&f.id).map(|&k| (f, k)));
-        let present: Vec<(&mut FeatureMoments, usize)> = present.collect();
-        share(present.into_iter(), Vec::new, |scratch, (moments, k)| {
-            let image = shown.columns(state.features.feature(k), scratch);
-            moments.add(&image, &columns[k], exceed, || shown.widths(&image));
-        });
+        let mut draws: Vec<Option<usize>> = vec![None; self.features.len()];
+        places.iter().enumerate().for_each(|(k, place)| place.iter().for_each(|&place| draws[place] = Some(k)));
+        share(
+            self.features.iter_mut().zip(&draws),
+            || (),
+            |_, (moments, draw)| match *draw {
+                Some(k) => {
+                    moments.last_id = state.feature_ids[k];
+                    moments.add(&images[k], &columns[k], exceed, shown.widths(&images[k].values));
+                }
+                None => moments.miss(),
+            },
+        );
+        self.forget(&draws, state.n_features());
         if let Some(reconstruction) = &mut self.reconstruction {
             reconstruction.add(state, self.n_kept);
         }
     }
 
-    fn make_room<R: Real>(&mut self, state: &State<R>, n_columns: usize) {
-        let newest = self.features.last().map_or(0, |f| f.id);
-        let known = |id: &u64| self.features.binary_search_by_key(id, |f| f.id).is_ok();
-        let mut new: Vec<u64> = state.feature_ids.iter().copied().filter(|id| !known(id)).collect();
-        new.sort_unstable();
-        debug_assert!(new.iter().all(|&id| id > newest), "ids only grow");
-        let n_rows = state.loadings.n_rows();
-        self.features.extend(new.into_iter().map(|id| FeatureMoments::new(id, n_rows, n_columns)));
+    /// Which of the accumulated features those of a draw are; new ones are taken up.
+    fn places<R: Real>(&mut self, images: &[UnitImage], state: &State<R>, n_columns: usize) -> Vec<Option<usize>> {
+        let values: Vec<&[f32]> = images.iter().map(|image| &image.values[..]).collect();
+        let means: Vec<&[f32]> = self.features.iter().map(|moments| &moments.mean[..]).collect();
+        let lives_on = |k: usize, at: usize| self.features[at].last_id == state.feature_ids[k];
+        let mut places = assign(&values, &means, |k, at| if lives_on(k, at) { STILL_ALIKE } else { ALIKE });
+        for (place, _) in places.iter_mut().zip(images).filter(|(place, image)| place.is_none() && image.is_sound()) {
+            *place = Some(self.features.len());
+            let (n_rows, n_missed) = (state.loadings.n_rows(), self.n_kept as usize);
+            self.features.push(FeatureMoments::new(self.next_id, n_rows, n_columns, n_missed));
+            self.next_id += 1;
+        }
+        places
+    }
+
+    /// Lets go of the rarest features that this draw did not have, where there are too many of them. What is there in half
+    /// of the kept sweeps stays.
+    fn forget(&mut self, draws: &[Option<usize>], n_features: usize) {
+        let n_spare = n_features / 2 + SPARE;
+        let is_absent = |at: &usize| draws[*at].is_none() && 2 * self.features[*at].n_present < self.n_kept;
+        let mut absent: Vec<usize> = (0..draws.len()).filter(is_absent).collect();
+        let last_seen = |at: usize| self.features[at].series[0].iter().rposition(|x| *x > 0.0);
+        absent.sort_by_key(|&at| Reverse((self.features[at].n_present, last_seen(at), Reverse(at))));
+        let mut goes = vec![false; draws.len()];
+        absent.into_iter().skip(n_spare).for_each(|at| goes[at] = true);
+        let mut goes = goes.into_iter();
+        self.features.retain(|_| !goes.next().unwrap_or(false));
+    }
+
+    /// What several chains have found together. Features of the first chain keep their ids, others get new ones. Reconstructions
+    /// are left out.
+    pub fn joined(chains: impl Iterator<Item = Posterior>) -> Posterior {
+        let mut all = Posterior::new(None);
+        let mut n_kept = Vec::new();
+        for chain in chains {
+            all.join(chain, &n_kept);
+            n_kept.push(all.n_kept - n_kept.iter().sum::<u64>());
+        }
+        all
+    }
+
+    /// Adds a chain to those that kept so many sweeps each.
+    fn join(&mut self, chain: Posterior, n_kept: &[u64]) {
+        if n_kept.is_empty() {
+            *self = Posterior { reconstruction: None, ..chain };
+            return;
+        }
+        let images: Vec<&[f32]> = chain.features.iter().map(|moments| &moments.mean[..]).collect();
+        let means: Vec<&[f32]> = self.features.iter().map(|moments| &moments.mean[..]).collect();
+        let places = assign(&images, &means, |_, _| ALIKE);
+        for (mut moments, place) in chain.features.into_iter().zip(places) {
+            match place {
+                Some(place) => {
+                    self.features[place].join(&moments);
+                    self.features[place].series.append(&mut moments.series);
+                }
+                None => {
+                    moments.id = self.next_id;
+                    self.next_id += 1;
+                    let missed = n_kept.iter().map(|&n| vec![0.0; n as usize]);
+                    moments.series = missed.chain(moments.series).collect();
+                    self.features.push(moments);
+                }
+            }
+        }
+        self.n_kept += chain.n_kept;
+        let missed = self.features.iter_mut().filter(|moments| moments.series.len() == n_kept.len());
+        missed.for_each(|moments| moments.series.push(vec![0.0; chain.n_kept as usize]));
     }
 
     /// Features present in at least half of the kept sweeps, by the sum of squares they account for.
@@ -153,53 +220,6 @@ fn columns<R: Real>(state: &State<R>, levels: &[f64]) -> Vec<Vec<(usize, f64)>> 
         entries.iter().for_each(|entry| columns[entry.feature].push((row, level * entry.weight)));
     }
     columns
-}
-
-impl FeatureMoments {
-    fn new(id: u64, n_rows: usize, n_sites: usize) -> FeatureMoments {
-        FeatureMoments {
-            id,
-            n_present: 0,
-            mean: vec![0.0; n_sites],
-            deviations: vec![0.0; n_sites],
-            exceeds: vec![0; n_sites],
-            widths: Vec::new(),
-            weights: vec![0.0; n_rows],
-            active: vec![0; n_rows],
-            energy: 0.0,
-        }
-    }
-
-    fn add(&mut self, image: &[f64], column: &[(usize, f64)], exceed: f64, widths: impl FnOnce() -> Vec<f32>) {
-        let norm = image.iter().map(|x| x * x).sum::<f64>().sqrt();
-        if norm == 0.0 || !norm.is_finite() {
-            return;
-        }
-        self.n_present += 1;
-        self.widths.extend(widths());
-        let size = exceed * image.iter().map(|x| x.abs()).sum::<f64>() / image.len() as f64;
-        self.exceeds.iter_mut().zip(image).for_each(|(n, x)| *n += u32::from(x.abs() > size));
-        let along: f64 = image.iter().zip(&self.mean).map(|(x, &m)| x * f64::from(m)).sum();
-        let sign = if along < 0.0 { -1.0 } else { 1.0 };
-        let n = self.n_present as f64;
-        for ((x, mean), deviation) in image.iter().zip(&mut self.mean).zip(&mut self.deviations) {
-            let unit = sign * x / norm;
-            let before = unit - f64::from(*mean);
-            let moved = f64::from(*mean) + before / n;
-            *deviation = (f64::from(*deviation) + before * (unit - moved)) as f32;
-            *mean = moved as f32;
-        }
-        for &(row, weight) in column {
-            self.weights[row] += sign * weight * norm;
-            self.active[row] += 1;
-            self.energy += (weight * norm).powi(2);
-        }
-    }
-
-    /// The mean sum of squares the feature accounts for, over the sweeps in which it was present.
-    pub fn mean_energy(&self) -> f64 {
-        self.energy / (self.n_present as f64).max(1.0)
-    }
 }
 
 impl Reconstruction {
@@ -224,13 +244,14 @@ impl Reconstruction {
 }
 
 /// The features of a state by column, of unit norm in the user's units, with their norms.
-pub fn unit_images<R: Real>(spectra: &FeatureSpectra<R>, shown: &Shown) -> Vec<(Vec<f64>, f64)> {
-    let mut images: Vec<(Vec<f64>, f64)> = (0..spectra.n_features()).map(|k| (spectra.feature(k), 0.0)).collect();
-    share(images.iter_mut(), Vec::new, |scratch, (image, norm)| {
-        *image = shown.columns(std::mem::take(image), scratch);
-        *norm = image.iter().map(|x| x * x).sum::<f64>().sqrt();
-        let divisor = if *norm > 0.0 { *norm } else { 1.0 };
-        image.iter_mut().for_each(|x| *x /= divisor);
+pub fn unit_images<R: Real>(spectra: &FeatureSpectra<R>, shown: &Shown) -> Vec<UnitImage> {
+    let nothing = UnitImage { values: Vec::new(), norm: 0.0 };
+    let mut images = vec![nothing; spectra.n_features()];
+    share(images.iter_mut().enumerate(), Vec::new, |scratch, (k, image)| {
+        let columns = shown.columns(spectra.feature(k), scratch);
+        image.norm = columns.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let divisor = if image.norm > 0.0 { image.norm } else { 1.0 };
+        image.values = columns.iter().map(|x| (x / divisor) as f32).collect();
     });
     images
 }
@@ -263,8 +284,8 @@ mod tests {
         let (mask, preprocessing) = (Mask::full(3), plain());
         let shown =
             Shown { structure: &structure, mask: &mask, preprocessing: &preprocessing, noise: None, row_levels: &[] };
-        posterior.add(&state([3.0, 4.0, 0.0], [1.0, 2.0]), &shown, 2.0, 2);
-        posterior.add(&state([-6.0, -8.0, 0.0], [-1.0, 0.5]), &shown, 2.0, 2);
+        posterior.add(&state([3.0, 4.0, 0.0], [1.0, 2.0]), &shown, 2.0);
+        posterior.add(&state([-6.0, -8.0, 0.0], [-1.0, 0.5]), &shown, 2.0);
         let feature = posterior.persistent()[0];
         assert!((feature.mean[0] - 0.6).abs() < 1e-6 && (feature.mean[1] - 0.8).abs() < 1e-6);
         assert!(feature.deviations.iter().all(|d| d.abs() < 1e-6));
@@ -279,18 +300,100 @@ mod tests {
         assert!((mean.row(0)[0] - (3.0 + 6.0) / 2.0).abs() < 1e-6);
     }
 
-    #[test]
-    fn the_dead_are_freed_once_they_cannot_reach_half() {
+    /// Features by name, each with a spectrum, used by both rows.
+    fn state_of(features: &[(u64, [f64; 3])]) -> State<f64> {
+        let mut state = State::empty(2, 3, 1);
+        let row = || (0..features.len()).map(|feature| Entry { feature, weight: 1.0 }).collect();
+        state.loadings = Loadings::from_rows(vec![row(), row()], features.len());
+        for (id, spectrum) in features {
+            state.features.push(spectrum);
+            state.feature_ids.push(*id);
+            state.weight_means.push(0.0);
+            state.weight_precisions.push(1.0);
+        }
+        state
+    }
+
+    fn posterior_of(draws: &[State<f64>]) -> Posterior {
         let structure = expression::build(Some("iid(3)"), None).unwrap();
-        let mut posterior = Posterior::new(None);
         let (mask, preprocessing) = (Mask::full(3), plain());
         let shown =
             Shown { structure: &structure, mask: &mask, preprocessing: &preprocessing, noise: None, row_levels: &[] };
-        posterior.add(&state([1.0, 0.0, 0.0], [1.0, 1.0]), &shown, 2.0, 4);
-        let empty = State::<f64>::empty(2, 3, 1);
-        posterior.add(&empty, &shown, 2.0, 2);
-        assert_eq!(posterior.features.len(), 1, "half of two sweeps is one");
-        posterior.add(&empty, &shown, 2.0, 4);
-        assert!(posterior.features.is_empty() && posterior.persistent().is_empty());
+        let mut posterior = Posterior::new(None);
+        draws.iter().for_each(|draw| posterior.add(draw, &shown, 2.0));
+        posterior
+    }
+
+    const X: [f64; 3] = [2.0, 0.1, 0.0];
+    const Y: [f64; 3] = [0.0, 3.0, 0.1];
+
+    #[test]
+    fn features_are_who_they_look_like_whatever_their_names() {
+        // Names change, features swap places, one is away for a while, and a sign turns.
+        let draws = [
+            state_of(&[(1, X), (2, Y)]),
+            state_of(&[(2, X), (1, Y)]),
+            state_of(&[(7, Y)]),
+            state_of(&[(9, X.map(|x| -x)), (7, Y)]),
+        ];
+        let posterior = posterior_of(&draws);
+        let found: Vec<(u64, u64)> = posterior.features.iter().map(|f| (f.id, f.n_present)).collect();
+        assert_eq!(found, [(1, 3), (2, 4)]);
+        assert_eq!(
+            posterior.features[0].series[0].iter().map(|x| *x > 0.0).collect::<Vec<_>>(),
+            [true, true, false, true]
+        );
+        assert!(posterior.features[0].mean[0] > 0.99 && posterior.persistent().len() == 2);
+        // A draw that is half alike is the feature of before only if the chain says so.
+        let half = [2.0, 2.6, 0.0];
+        assert_eq!(posterior_of(&[state_of(&[(1, X)]), state_of(&[(1, half)])]).features.len(), 1);
+        assert_eq!(posterior_of(&[state_of(&[(1, X)]), state_of(&[(2, half)])]).features.len(), 2);
+    }
+
+    #[test]
+    fn the_rarest_are_let_go_and_memory_stays_bounded() {
+        // One feature stays, a hundred others come once each, in other directions of few sites.
+        let mut draws = Vec::new();
+        for at in 0..100u64 {
+            let turn = 0.9 * at as f64;
+            draws.push(state_of(&[(1, X), (at + 2, [0.0, turn.cos(), turn.sin()])]));
+        }
+        let posterior = posterior_of(&draws);
+        assert!(posterior.features.len() <= 2 + 1 + SPARE, "{}", posterior.features.len());
+        assert_eq!(posterior.features[0].n_present, 100);
+        assert!(posterior.features.iter().all(|f| f.series[0].len() == 100));
+    }
+
+    #[test]
+    fn chains_are_joined_feature_by_feature() {
+        let first = posterior_of(&[state_of(&[(1, X)]), state_of(&[(1, X), (2, Y)])]);
+        let second = posterior_of(&[state_of(&[(4, Y.map(|x| -x)), (5, [0.1, 0.0, 4.0])])]);
+        let all = Posterior::joined([first.clone(), second.clone()].into_iter());
+        assert_eq!(all.n_kept, 3);
+        let found: Vec<(u64, u64, usize)> = all.features.iter().map(|f| (f.id, f.n_present, f.n_chains())).collect();
+        assert_eq!(found, [(1, 2, 1), (2, 2, 2), (3, 1, 1)]);
+        assert!(all.features.iter().all(|f| f.series.iter().map(Vec::len).eq([2, 1])));
+        // Turned to the sign of the first chain, the feature of the second has the opposite weights.
+        let [one, other] =
+            [&first, &second].map(|chain| chain.features.iter().find(|f| f.mean[1].abs() > 0.9).unwrap());
+        assert!((one.weights[0] - 6.0).abs() < 0.1 && (other.weights[0] - 6.0).abs() < 0.1);
+        assert!(all.features[1].weights[0].abs() < 1e-9, "{:?}", all.features[1].weights);
+        assert!(all.features[1].deviations.iter().all(|d| *d < 1e-6));
+        // Moments of joined chains are those of all draws in one.
+        let whole = posterior_of(&[
+            state_of(&[(1, [2.0, 0.3, 0.0])]),
+            state_of(&[(1, [2.0, -0.4, 0.1])]),
+            state_of(&[(1, [2.0, 0.1, 0.2])]),
+        ]);
+        let parts = [
+            posterior_of(&[state_of(&[(1, [2.0, 0.3, 0.0])])]),
+            posterior_of(&[state_of(&[(8, [2.0, -0.4, 0.1])]), state_of(&[(8, [2.0, 0.1, 0.2])])]),
+        ];
+        let joined = Posterior::joined(parts.into_iter());
+        let alike = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-6);
+        assert!(alike(&joined.features[0].mean, &whole.features[0].mean));
+        assert!(alike(&joined.features[0].deviations, &whole.features[0].deviations));
+        assert_eq!(joined.features[0].mean_energy(), whole.features[0].mean_energy());
+        assert_eq!(Posterior::joined([first.clone()].into_iter()), first);
     }
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result, setting};
 use std::path::Path;
 
 /// The sites of a grid that data are given for. Their numbers, one a site, are called columns.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mask {
     n_grid_sites: usize,
     /// In ascending order; none where every site takes part.

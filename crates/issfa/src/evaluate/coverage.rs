@@ -5,6 +5,7 @@
 //! is enough to count the draws below the truth.
 
 use super::truth::{FOUND, cosine};
+use crate::chain::matching::dot;
 use crate::chain::posterior::unit_images;
 use crate::data::preprocess::MeansOf;
 use crate::error::Result;
@@ -127,12 +128,13 @@ struct Matched {
 
 impl Matched {
     fn new<R: Real>(fitted: &Fitted, truth: &Truth, latest: Range<usize>) -> Result<Matched> {
-        let ids = fitted.ids();
-        let mut present = vec![true; ids.len()];
-        for at in latest {
+        let mut n_present = vec![0; fitted.found().features.means.len()];
+        for at in latest.clone() {
             let state = fitted.draws()?.read::<R>(at)?.state;
-            present.iter_mut().zip(&ids).for_each(|(present, id)| *present &= state.feature_ids.contains(id));
+            let places = fitted.places(&unit_images(&state.features, &fitted.shown()));
+            places.into_iter().flatten().for_each(|column| n_present[column] += 1);
         }
+        let present: Vec<bool> = n_present.into_iter().map(|n| n == latest.len()).collect();
         let (mut columns, mut values) = (Vec::new(), Vec::new());
         for feature in truth.features {
             let cosines = fitted
@@ -154,13 +156,12 @@ impl Matched {
 
     fn add<R: Real>(&mut self, state: &State<R>, fitted: &Fitted) {
         let images = unit_images(&state.features, &fitted.shown());
+        let places = fitted.places(&images);
         let n_sites = fitted.mask.n_columns();
         for (at, &column) in self.columns.iter().enumerate() {
-            let id = fitted.found().features.table[column].id;
-            let place = state.feature_ids.iter().position(|other| *other == id).expect("present in every draw");
-            let mean = &fitted.found().features.means[column];
-            let along: f64 = images[place].0.iter().zip(mean).map(|(x, &m)| x * f64::from(m)).sum();
-            let turned: Vec<f64> = images[place].0.iter().map(|x| along.signum() * x).collect();
+            let place = places.iter().position(|other| *other == Some(column)).expect("present in every draw");
+            let sign = dot(&images[place].values, &fitted.found().features.means[column]).signum();
+            let turned: Vec<f64> = images[place].values.iter().map(|&x| sign * f64::from(x)).collect();
             self.counts.add(at * n_sites, &turned);
         }
     }

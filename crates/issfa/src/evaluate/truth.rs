@@ -131,7 +131,7 @@ fn final_sample<R: Real>(fitted: &Fitted) -> Result<Vec<Vec<f32>>> {
         draws.read::<R>(draws.len() - 1)?.state
     };
     let images = unit_images(&state.features, &fitted.shown());
-    Ok(images.into_iter().map(|(image, _)| image.iter().map(|&x| x as f32).collect()).collect())
+    Ok(images.into_iter().map(|image| image.values).collect())
 }
 
 /// The cosine between a feature and an image of unit norm.
@@ -253,7 +253,7 @@ fn mean_kurtosis<R: Real>(fitted: &Fitted) -> Result<f64> {
 }
 
 fn draw_kurtosis<R: Real>(state: &State<R>, fitted: &Fitted) -> f64 {
-    let norms: Vec<f64> = unit_images(&state.features, &fitted.shown()).iter().map(|image| image.1).collect();
+    let norms: Vec<f64> = unit_images(&state.features, &fitted.shown()).iter().map(|image| image.norm).collect();
     let counts = state.loadings.counts();
     let rows = state.loadings.rows().iter().enumerate();
     let entries = rows.flat_map(|(row, entries)| {

@@ -235,9 +235,7 @@ impl<'a, R: Real> ChainRun<'a, R> {
         let gathered = if comm.size() > 1 { self.chain.state.gathered(comm) } else { None };
         let (Some(account), Some(sink)) = (&mut self.account, sink) else { return Ok(()) };
         let state = gathered.as_ref().unwrap_or(&self.chain.state);
-        let n_planned = self.schedule.n_kept(self.schedule.sweeps);
-        let shown = about.shown();
-        account.posterior.add(state, &shown, settings.exceed, n_planned);
+        account.posterior.add(state, &about.shown(), settings.exceed);
         match means.flatten() {
             Some(means) => sink.draw(self.number, self.n_kept, draws::encode(state, &means, self.chain.sweep)),
             None => Ok(()),

@@ -1,10 +1,17 @@
-//! The denoised rows of a chain, one by one: the mean of what its features explain, in the data's units.
+//! Denoised rows, one by one: the mean of what the features of a chain, or of several, explain, in the data's units.
 
 use super::prepared::About;
+use crate::data::nifti::Header;
 use crate::data::preprocess::MeansOf;
-use crate::error::Result;
+use crate::data::runs::NamedRun;
+use crate::data::write::NpyWriter;
+use crate::data::{Array, Mask, read};
+use crate::error::{Error, Result};
 use crate::numeric::workers::share;
+use crate::run::folder::RECONSTRUCTION;
 use crate::spectral::SpectralData;
+use crate::summary::export::RunImages;
+use std::path::{Path, PathBuf};
 
 /// Rows that are shown at a time.
 const BLOCK: usize = 64;
@@ -55,4 +62,53 @@ impl DenoisedRows<'_> {
         }
         Ok(())
     }
+}
+
+/// The mean of the denoised rows of chains that kept so many sweeps each, in files, as the file of a run; for images, with the
+/// images of its runs.
+pub(super) fn join_reconstructions(
+    chains: &[(PathBuf, u64)],
+    folder: &Path,
+    space: Option<(&Header, &Mask, &[NamedRun])>,
+) -> Result<()> {
+    let sources = chains.iter().map(|(path, n)| Ok((read::open(path)?, *n))).collect::<Result<Vec<_>>>()?;
+    let Some((first, _)) = sources.first() else { return Ok(()) };
+    let (n_rows, n_sites) = (first.n_rows(), first.n_sites());
+    for (source, _) in &sources {
+        if (source.n_rows(), source.n_sites()) != (n_rows, n_sites) {
+            let problem = format!("does not have the {n_rows} rows of {n_sites} sites of {}", first.path().display());
+            return Err(Error::malformed(source.path(), problem));
+        }
+    }
+    let grid = first.grid().map_or(vec![n_sites], <[usize]>::to_vec);
+    let shape: Vec<usize> = std::iter::once(n_rows).chain(grid).collect();
+    let mut array = NpyWriter::create(&folder.join(RECONSTRUCTION), &shape)?;
+    let mut images = space.map(|(space, mask, runs)| (RunImages::new(folder, space, runs), mask));
+    let mut rows = vec![vec![0.0; n_sites]; sources.len()];
+    for row in 0..n_rows {
+        for ((source, _), values) in sources.iter().zip(&mut rows) {
+            source.read_rows(row, values)?;
+        }
+        let parts: Vec<(&[f64], u64)> = rows.iter().zip(&sources).map(|(values, (_, n))| (&values[..], *n)).collect();
+        let mean = weighted_mean(&parts);
+        array.write_values(&mean)?;
+        images.as_mut().map_or(Ok(()), |(images, mask)| images.push(&mean, mask))?;
+    }
+    array.finish()
+}
+
+/// The same in memory; nothing of nothing.
+pub(super) fn mean_of(chains: &[(&Array, u64)]) -> Option<Array> {
+    let (first, _) = chains.first()?;
+    let wide: Vec<Vec<f64>> =
+        chains.iter().map(|(array, _)| array.values.iter().map(|&x| f64::from(x)).collect()).collect();
+    let parts: Vec<(&[f64], u64)> = wide.iter().zip(chains).map(|(values, (_, n))| (&values[..], *n)).collect();
+    Some(Array::new(&first.shape, weighted_mean(&parts)))
+}
+
+fn weighted_mean(parts: &[(&[f64], u64)]) -> Vec<f32> {
+    let total = parts.iter().map(|(_, n)| n).sum::<u64>().max(1) as f64;
+    let n_values = parts.first().map_or(0, |(values, _)| values.len());
+    let mean = |at: usize| parts.iter().map(|(values, n)| values[at] * *n as f64).sum::<f64>() / total;
+    (0..n_values).map(|at| mean(at) as f32).collect()
 }

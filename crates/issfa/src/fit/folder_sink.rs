@@ -1,6 +1,6 @@
 //! A sink that writes a run folder.
 
-use super::denoised::DenoisedRows;
+use super::denoised::{DenoisedRows, join_reconstructions};
 use super::prepared::About;
 use super::sink::Sink;
 use crate::data::nifti::{Header, write_volume};
@@ -37,6 +37,12 @@ impl FolderSink {
 
     fn chain_folder(&self, chain: u32) -> PathBuf {
         Run::chain_folder(&self.folder, chain)
+    }
+
+    fn made_results_folder(&self, chain: u32, about: &About) -> Result<PathBuf> {
+        let folder = Run::results_folder(&self.folder, chain, about.checked.settings.chains);
+        std::fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
+        Ok(folder)
     }
 
     fn kept(&self, chain: u32) -> Draws {
@@ -122,11 +128,26 @@ impl Sink for FolderSink {
     }
 
     fn results(&mut self, chain: u32, about: &About, found: &Found) -> Result<()> {
-        about.results().write(found, &self.chain_folder(chain))
+        about.results().write(found, &self.made_results_folder(chain, about)?)
+    }
+
+    fn joint_results(&mut self, about: &About, found: &Found, n_kept: &[(u32, u64)]) -> Result<()> {
+        about.results().write(found, &self.folder)?;
+        if !about.checked.settings.reconstruct {
+            return Ok(());
+        }
+        let n_chains = about.checked.settings.chains;
+        let part =
+            |&(chain, n): &(u32, u64)| (Run::results_folder(&self.folder, chain, n_chains).join(RECONSTRUCTION), n);
+        // A chain that was killed has none yet.
+        let parts: Vec<_> =
+            n_kept.iter().filter(|(_, n)| *n > 0).map(part).filter(|(path, _)| path.is_file()).collect();
+        let space = about.space.as_ref().map(|space| (space, &about.mask, &about.record.runs[..]));
+        join_reconstructions(&parts, &self.folder, space)
     }
 
     fn reconstruction(&mut self, chain: u32, about: &About, rows: &DenoisedRows) -> Result<()> {
-        let folder = self.chain_folder(chain);
+        let folder = self.made_results_folder(chain, about)?;
         let mut array = NpyWriter::create(&folder.join(RECONSTRUCTION), &rows.shape())?;
         let mut images = about.space.as_ref().map(|space| RunImages::new(&folder, space, &about.record.runs));
         rows.for_each(&mut |row| {
@@ -149,6 +170,10 @@ impl Sink for FolderSink {
     }
 
     fn denoised(&self, _chain: u32) -> Option<Array> {
+        None
+    }
+
+    fn joint_denoised(&self) -> Option<Array> {
         None
     }
 }

@@ -1,6 +1,6 @@
 //! A sink that keeps everything in memory.
 
-use super::denoised::DenoisedRows;
+use super::denoised::{DenoisedRows, mean_of};
 use super::prepared::About;
 use super::sink::Sink;
 use crate::data::Array;
@@ -22,6 +22,8 @@ pub struct MemorySink {
     chains: BTreeMap<u32, Kept>,
     evidence: Option<EvidenceCurve>,
     capacity: usize,
+    /// Of several chains together.
+    reconstruction: Option<Array>,
 }
 
 #[derive(Default)]
@@ -36,7 +38,8 @@ struct Kept {
 impl MemorySink {
     /// What a fit in memory had come to.
     pub fn of(fitted: &Fitted) -> MemorySink {
-        let mut sink = MemorySink { evidence: fitted.evidence.clone(), ..MemorySink::default() };
+        let (evidence, reconstruction) = (fitted.evidence.clone(), fitted.reconstruction.clone());
+        let mut sink = MemorySink { evidence, reconstruction, ..MemorySink::default() };
         for (at, chain) in fitted.chains.iter().enumerate() {
             let draws = match &chain.draws {
                 KeptDraws::Memory(draws) => draws.clone(),
@@ -110,6 +113,12 @@ impl Sink for MemorySink {
         Ok(())
     }
 
+    fn joint_results(&mut self, _about: &About, _found: &Found, n_kept: &[(u32, u64)]) -> Result<()> {
+        let rows = |&(chain, n): &(u32, u64)| Some((self.chains.get(&chain)?.reconstruction.as_ref()?, n));
+        self.reconstruction = mean_of(&n_kept.iter().filter_map(rows).collect::<Vec<_>>());
+        Ok(())
+    }
+
     fn reconstruction(&mut self, chain: u32, _about: &About, rows: &DenoisedRows) -> Result<()> {
         let mut values = Vec::new();
         rows.for_each(&mut |row| {
@@ -135,5 +144,9 @@ impl Sink for MemorySink {
 
     fn denoised(&self, chain: u32) -> Option<Array> {
         self.chains.get(&chain).and_then(|kept| kept.reconstruction.clone())
+    }
+
+    fn joint_denoised(&self) -> Option<Array> {
+        self.reconstruction.clone().or_else(|| self.denoised(1))
     }
 }

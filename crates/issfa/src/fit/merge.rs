@@ -1,5 +1,6 @@
 //! Runs of the same data and settings with different seeds as the chains of one run, without reading the data again.
 
+use super::denoised::join_reconstructions;
 use crate::chain::Posterior;
 use crate::data::nifti::Header;
 use crate::data::read::npy::read_npy_f32;
@@ -50,6 +51,8 @@ pub struct Source {
     pub run: usize,
     /// Where it lies.
     pub folder: PathBuf,
+    /// Where its own results lie.
+    results: PathBuf,
     /// What it draws from.
     pub stream: ChainStream,
 }
@@ -100,12 +103,28 @@ impl Merge {
             Precision::F32 => self.bring::<f32>(at),
             Precision::F64 => self.bring::<f64>(at),
         };
-        let mut found = (0..self.chains.len()).map(bring).collect::<Result<Vec<Found>>>()?;
-        compare_chains(&mut found.iter_mut().collect::<Vec<_>>());
-        for (at, found) in found.iter().enumerate() {
-            self.results().write(found, &self.new_folder(at))?;
-        }
+        let brought = (0..self.chains.len()).map(bring).collect::<Result<Vec<(Posterior, Found)>>>()?;
+        self.write_results(brought)?;
         Run::write_config(&self.out, &self.recorded())
+    }
+
+    /// The results of every chain, and of all together.
+    fn write_results(&self, chains: Vec<(Posterior, Found)>) -> Result<()> {
+        let (posteriors, mut found): (Vec<_>, Vec<_>) = chains.into_iter().unzip();
+        let n_kept: Vec<u64> = posteriors.iter().map(|posterior| posterior.n_kept).collect();
+        let mut all = self.results().of(&Posterior::joined(posteriors.into_iter()), self.chains[0].stream.seed);
+        compare_chains(&mut found.iter_mut().collect::<Vec<_>>(), &mut all);
+        for (at, found) in found.iter().enumerate() {
+            self.results().write(found, &self.new_results(at))?;
+        }
+        self.results().write(&all, &self.out)?;
+        if !self.settings.reconstruct {
+            return Ok(());
+        }
+        let part = |(at, n): (usize, &u64)| (self.new_results(at).join(RECONSTRUCTION), *n);
+        let parts: Vec<_> = n_kept.iter().enumerate().filter(|(_, n)| **n > 0).map(part).collect();
+        let space = self.space.as_ref().map(|space| (space, &self.mask, &self.record.runs[..]));
+        join_reconstructions(&parts, &self.out, space)
     }
 
     fn recorded(&self) -> Recorded {
@@ -128,6 +147,10 @@ impl Merge {
         Run::chain_folder(&self.out, at as u32 + 1)
     }
 
+    fn new_results(&self, at: usize) -> PathBuf {
+        Run::results_folder(&self.out, at as u32 + 1, self.chains.len() as u32)
+    }
+
     fn with_reconstruction(&self) -> Option<(usize, usize)> {
         self.settings.reconstruct.then_some((self.record.n_rows, self.record.n_sites))
     }
@@ -143,7 +166,7 @@ impl Merge {
         if n_rows as u64 != self.sweep {
             return Err(Error::malformed(&path, format!("has {n_rows} rows of the first {} sweeps", self.sweep)));
         }
-        if self.settings.reconstruct && !self.is_current(&source.folder, &posterior) {
+        if self.settings.reconstruct && !self.is_current(&source.results, &posterior) {
             let problem = "the reconstruction is missing or older than the checkpoint";
             return Err(Error::ResultsBehind { path: source.folder.clone(), run: run.folder.clone(), problem });
         }
@@ -181,10 +204,13 @@ impl Merge {
     }
 
     /// Brings a chain into its new folder, all but the results that depend on the other chains; returns what it has found.
-    fn bring<R: Real>(&self, at: usize) -> Result<Found> {
+    fn bring<R: Real>(&self, at: usize) -> Result<(Posterior, Found)> {
         let (source, folder) = (&self.chains[at], self.new_folder(at));
         let run = &self.runs[source.run];
-        fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
+        let results = self.new_results(at);
+        for made in [&folder, &results] {
+            fs::create_dir_all(made).map_err(Error::write(made))?;
+        }
         let own = run.recorded().fingerprint();
         let stored = checkpoint::open(&source.folder)?;
         let checkpoint = checkpoint::decode::<R>(&stored, &own, self.with_reconstruction())?;
@@ -198,12 +224,13 @@ impl Merge {
         let draws = |folder: &Path| Draws::new(folder, self.settings.keep_draws);
         draws(&source.folder).copy_to(&draws(&folder), checkpoint.posterior.n_kept)?;
         if self.settings.reconstruct {
-            self.copy_reconstruction(run, &source.folder, &folder)?;
+            self.copy_reconstruction(run, &source.results, &results)?;
         }
         let Checkpoint { sweep, state, posterior, counters } = checkpoint;
         let fingerprint = self.recorded().fingerprint();
         checkpoint::save(&folder, &checkpoint::encode(&fingerprint, sweep, &state, &posterior, &counters))?;
-        Ok(self.results().of(&posterior, source.stream.seed))
+        let found = self.results().of(&posterior, source.stream.seed);
+        Ok((Posterior { reconstruction: None, ..posterior }, found))
     }
 
     /// Reconstructions have the means of the data in them, so they are not made again. Files elsewhere may have given the
@@ -254,6 +281,7 @@ fn sources(at: usize, run: &Run) -> Vec<Source> {
     let one = |chain: u32| Source {
         run: at,
         folder: Run::chain_folder(&run.folder, chain),
+        results: Run::results_folder(&run.folder, chain, run.checked.settings.chains),
         stream: run.record.stream(run.checked.settings.seed, chain),
     };
     (1..=run.checked.settings.chains).map(one).collect()

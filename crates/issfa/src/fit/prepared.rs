@@ -25,7 +25,7 @@ use crate::run::settings::{Checked, FORMAT, Init, Settings};
 use crate::run::trace::UserUnits;
 use crate::spectral::load::{Loaded, training_rows};
 use crate::structure::{Shelf, Spectrum, Structure};
-use crate::summary::{Fitted, Results};
+use crate::summary::{Fitted, Found, Results};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -374,6 +374,9 @@ impl About {
     /// A fitted model without chains.
     pub(super) fn to_fitted(&self) -> Fitted {
         Fitted {
+            found: Found::default(),
+            has_results: false,
+            reconstruction: None,
             checked: self.checked.clone(),
             record: self.record.clone(),
             structure: self.structure.clone(),

@@ -1,6 +1,7 @@
 //! A fitted model as a run folder.
 
 use super::folder_sink::FolderSink;
+use crate::data::Array;
 use crate::data::write::write_npy_f32;
 use crate::error::{Error, Result};
 use crate::numeric::bytes::Stored;
@@ -33,7 +34,11 @@ impl Fitted {
         )?;
         FolderSink::new(folder).write_noise(self.noise.as_deref())?;
         for chain in 0..self.chains.len() {
-            self.save_chain(chain, &Run::chain_folder(folder, chain as u32 + 1))?;
+            self.save_chain(chain, folder)?;
+        }
+        if self.settings().chains > 1 {
+            self.results().write(&self.found, folder)?;
+            self.save_rows(self.reconstruction.as_ref(), folder)?;
         }
         if let Some(curve) = &self.evidence {
             curve.write(folder)?;
@@ -42,8 +47,9 @@ impl Fitted {
         Run::write_config(folder, &self.recorded())
     }
 
-    fn save_chain(&self, at: usize, folder: &Path) -> Result<()> {
-        let chain = &self.chains[at];
+    fn save_chain(&self, at: usize, run: &Path) -> Result<()> {
+        let (chain, number) = (&self.chains[at], at as u32 + 1);
+        let folder = &Run::chain_folder(run, number);
         fs::create_dir_all(folder).map_err(Error::write(folder))?;
         let mut trace = TraceWriter::create(&folder.join(TRACE), self.record.theta.len())?;
         chain.trace.iter().try_for_each(|row| trace.push(row))?;
@@ -56,14 +62,18 @@ impl Fitted {
         if let Some(stored) = &chain.checkpoint {
             write_checkpoint(folder, stored)?;
         }
-        if let Some(array) = &chain.reconstruction {
-            write_npy_f32(&folder.join(RECONSTRUCTION), &array.shape, &array.values)?;
-            let mut images = self.space.as_ref().map(|space| RunImages::new(folder, space, &self.record.runs));
-            for row in 0..array.shape[0] {
-                images.as_mut().map_or(Ok(()), |images| images.push(array.row(row), &self.mask))?;
-            }
-        }
-        self.results().write(&chain.found, folder)
+        let results = Run::results_folder(run, number, self.settings().chains);
+        fs::create_dir_all(&results).map_err(Error::write(&results))?;
+        self.save_rows(chain.reconstruction.as_ref(), &results)?;
+        self.results().write(&chain.found, &results)
+    }
+
+    fn save_rows(&self, rows: Option<&Array>, folder: &Path) -> Result<()> {
+        let Some(array) = rows else { return Ok(()) };
+        write_npy_f32(&folder.join(RECONSTRUCTION), &array.shape, &array.values)?;
+        let mut images = self.space.as_ref().map(|space| RunImages::new(folder, space, &self.record.runs));
+        (0..array.shape[0])
+            .try_for_each(|row| images.as_mut().map_or(Ok(()), |images| images.push(array.row(row), &self.mask)))
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Session {
     has_begun: bool,
     /// Chains of a fit in memory that this session goes on with.
     earlier: BTreeMap<u32, ChainRecord>,
+    /// What they have found together.
+    earlier_found: Option<Found>,
 }
 
 /// A fit of either precision.
@@ -40,6 +42,8 @@ trait Engine: Send {
     fn begin(&mut self, sink: &mut Option<Box<dyn Sink>>) -> Result<()>;
     fn run(&mut self, observer: &mut dyn Observer, sink: &mut Option<Box<dyn Sink>>) -> Result<Ending>;
     fn evidence(&self) -> Option<EvidenceCurve>;
+    /// What all chains have found together so far, on the first rank of all.
+    fn found(&self) -> Option<&Found>;
     /// What this process has run.
     fn chains(&self, sink: &dyn Sink) -> Result<BTreeMap<u32, ChainRecord>>;
 }
@@ -50,11 +54,14 @@ struct Task<R> {
     start: Option<State<R>>,
     /// What the chains of this rank's group have come to.
     chains: BTreeMap<u32, (Account, Found)>,
+    /// What all chains have found together.
+    found: Option<Found>,
 }
 
 fn load(request: Request) -> Result<Box<dyn Engine>> {
     fn task<R: Real>(request: Request) -> Result<Box<dyn Engine>> {
-        Ok(Box::new(Task { prepared: Prepared::<R>::load(request)?, start: None, chains: BTreeMap::new() }))
+        let prepared = Prepared::<R>::load(request)?;
+        Ok(Box::new(Task { prepared, start: None, chains: BTreeMap::new(), found: None }))
     }
     if request.checked.settings.precision == Precision::F64 {
         return task::<f64>(request);
@@ -120,6 +127,7 @@ impl Session {
         let mut session = Session::with(engine, fitted.folder.as_deref(), true, || Box::new(MemorySink::of(fitted)));
         if fitted.folder.is_none() {
             session.earlier = (1..).zip(fitted.chains.iter().cloned()).collect();
+            session.earlier_found = Some(fitted.found.clone());
         }
         Ok(session)
     }
@@ -135,7 +143,8 @@ impl Session {
             None => memory(),
         };
         let sink = engine.about().is_first().then(sink);
-        Session { engine, sink, folder: folder.map(Path::to_path_buf), has_begun, earlier: BTreeMap::new() }
+        let folder = folder.map(Path::to_path_buf);
+        Session { engine, sink, folder, has_begun, earlier: BTreeMap::new(), earlier_found: None }
     }
 
     /// What will be done.
@@ -192,30 +201,41 @@ impl Session {
             return Ok(None);
         }
         fitted.chains = chains.into_values().collect();
+        fitted.found = self.engine.found().or(self.earlier_found.as_ref()).cloned().unwrap_or_default();
+        fitted.has_results = true;
+        fitted.reconstruction = sink.joint_denoised();
         fitted.evidence = sink.known_evidence()?;
         fitted.folder = self.folder.clone();
         Ok(Some(fitted))
     }
 }
 
-impl<R: Real> Task<R> {
-    /// Gives every chain the best matches of its features in the others.
-    fn compare(&mut self, sink: &mut dyn Sink) -> Result<()> {
-        let about = &self.prepared.about;
-        let fingerprint = about.recorded().fingerprint();
-        let mut others = BTreeMap::new();
-        for chain in (1..=about.checked.settings.chains).filter(|chain| !self.chains.contains_key(chain)) {
-            // Run by another group of ranks.
-            let Some(stored) = sink.checkpoint(chain)? else { continue };
-            let posterior = checkpoint::posterior(&stored, &fingerprint, about.with_reconstruction())?;
+/// What all chains have found together, so far; every chain gets the best matches of its features in the others.
+fn join(own: &mut BTreeMap<u32, (Account, Found)>, about: &About, sink: &mut dyn Sink) -> Result<Found> {
+    let (n_chains, seed) = (about.checked.settings.chains, about.schedule(1).seed);
+    if n_chains == 1 {
+        return Ok(own.get(&1).map(|(_, found)| found.clone()).unwrap_or_default());
+    }
+    let fingerprint = about.recorded().fingerprint();
+    let (mut posteriors, mut n_kept, mut others) = (Vec::new(), Vec::new(), BTreeMap::new());
+    for chain in 1..=n_chains {
+        let Some(stored) = sink.checkpoint(chain)? else { continue };
+        let posterior = checkpoint::posterior(&stored, &fingerprint, None)?;
+        n_kept.push((chain, posterior.n_kept));
+        if !own.contains_key(&chain) {
+            // Run by another group of ranks, or before this session.
             others.insert(chain, about.results().of(&posterior, about.schedule(chain).seed));
         }
-        let own = self.chains.iter_mut().map(|(chain, (_, found))| (*chain, found));
-        let mut all: BTreeMap<u32, &mut Found> =
-            own.chain(others.iter_mut().map(|(chain, found)| (*chain, found))).collect();
-        compare_chains(&mut all.values_mut().map(|found| &mut **found).collect::<Vec<_>>());
-        all.into_iter().try_for_each(|(chain, found)| sink.results(chain, about, found))
+        posteriors.push(posterior);
     }
+    let mut all = about.results().of(&Posterior::joined(posteriors.into_iter()), seed);
+    let known = own.iter_mut().map(|(chain, (_, found))| (*chain, found));
+    let mut chains: BTreeMap<u32, &mut Found> =
+        known.chain(others.iter_mut().map(|(chain, found)| (*chain, found))).collect();
+    compare_chains(&mut chains.values_mut().map(|found| &mut **found).collect::<Vec<_>>(), &mut all);
+    chains.into_iter().try_for_each(|(chain, found)| sink.results(chain, about, found))?;
+    sink.joint_results(about, &all, &n_kept)?;
+    Ok(all)
 }
 
 impl<R: Real> Engine for Task<R> {
@@ -253,6 +273,10 @@ impl<R: Real> Engine for Task<R> {
                 // The sink has it in the checkpoint.
                 account.posterior = Posterior::new(None);
                 self.chains.insert(number, (account, found));
+                // Chains of other groups may be on their way.
+                if about.is_first_of_all() && about.ranks.n_groups == 1 {
+                    self.found = Some(join(&mut self.chains, about, sink.as_mut())?);
+                }
             }
             if ending != Ending::Finished {
                 break;
@@ -260,10 +284,15 @@ impl<R: Real> Engine for Task<R> {
         }
         let ending = self.prepared.about.ranks.end(ending);
         let is_first_of_all = self.prepared.about.is_first_of_all();
-        if let Some(sink) = sink.as_mut().filter(|_| ending == Ending::Finished && is_first_of_all && n_chains > 1) {
-            self.compare(sink.as_mut())?;
+        let is_shared = self.prepared.about.ranks.n_groups > 1;
+        if let Some(sink) = sink.as_mut().filter(|_| is_first_of_all && is_shared) {
+            self.found = Some(join(&mut self.chains, &self.prepared.about, sink.as_mut())?);
         }
         Ok(ending)
+    }
+
+    fn found(&self) -> Option<&Found> {
+        self.found.as_ref()
     }
 
     fn evidence(&self) -> Option<EvidenceCurve> {
@@ -282,7 +311,6 @@ impl<R: Real> Engine for Task<R> {
                 sweep: account.sweep,
                 counters: account.counters.clone(),
                 found: found.clone(),
-                has_results: true,
                 draws: sink.draws(chain)?,
                 checkpoint: if is_in_memory { sink.checkpoint(chain)? } else { None },
                 reconstruction: sink.denoised(chain),

@@ -41,6 +41,10 @@ pub trait Sink: Send {
     /// What a chain has found so far.
     fn results(&mut self, chain: u32, about: &About, found: &Found) -> Result<()>;
 
+    /// What the chains have found together, so far; `n_kept` says how many sweeps each of those that started has kept. Their
+    /// results and denoised rows were given before.
+    fn joint_results(&mut self, about: &About, found: &Found, n_kept: &[(u32, u64)]) -> Result<()>;
+
     /// The denoised rows of a chain.
     fn reconstruction(&mut self, chain: u32, about: &About, rows: &DenoisedRows) -> Result<()>;
 
@@ -55,4 +59,7 @@ pub trait Sink: Send {
 
     /// The denoised rows of a chain, where they are in memory.
     fn denoised(&self, chain: u32) -> Option<Array>;
+
+    /// The denoised rows by all chains, where they are in memory.
+    fn joint_denoised(&self) -> Option<Array>;
 }

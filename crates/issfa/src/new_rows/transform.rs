@@ -1,7 +1,8 @@
 //! New observations under a fitted model: weights, activations and denoised rows, averaged over the kept draws.
 
 use super::{Effort, RowMeans, infer};
-use crate::chain::posterior::unit_images;
+use crate::chain::matching::dot;
+use crate::chain::posterior::{UnitImage, unit_images};
 use crate::data::nifti::space::check_same_place;
 use crate::data::preprocess::MeansOf;
 use crate::data::regression::{Regression, RunFit};
@@ -328,19 +329,18 @@ impl Fitted {
         let state = &draw.state;
         let k = state.n_features();
         let images = unit_images(&state.features, &self.shown());
-        let ids = self.ids();
-        for (column, (id, image)) in ids.iter().zip(&self.found().features.means).enumerate() {
-            let Some(place) = state.feature_ids.iter().position(|other| other == id) else { continue };
-            let (unit, norm) = &images[place];
-            let along: f64 = unit.iter().zip(image).map(|(x, &m)| x * f64::from(m)).sum();
-            let factor = if along < 0.0 { -norm } else { *norm };
+        let (places, ids) = (self.places(&images), self.ids());
+        for (place, column) in places.iter().enumerate().filter_map(|(place, column)| Some((place, (*column)?))) {
+            let UnitImage { values, norm } = &images[place];
+            let is_turned = dot(values, &self.found().features.means[column]) < 0.0;
+            let factor = if is_turned { -norm } else { *norm };
             sums.present[column] += 1.0;
             for (row, means) in means.iter().enumerate() {
                 sums.weights[row * ids.len() + column] += factor * means.weights[place];
                 sums.activation[row * ids.len() + column] += means.activation[place];
             }
         }
-        let kept = |place: usize| !drop.contains(&state.feature_ids[place]);
+        let kept = |place: usize| !places[place].is_some_and(|column| drop.contains(&ids[column]));
         let weights: Vec<R> = means
             .iter()
             .flat_map(|row| (0..k).map(|j| R::from_f64(if kept(j) { row.weights[j] } else { 0.0 })))

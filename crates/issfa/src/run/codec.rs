@@ -1,6 +1,7 @@
 //! States, posteriors and preprocessing to and from named arrays.
 
-use crate::chain::posterior::{FeatureMoments, Posterior, Reconstruction};
+use crate::chain::moments::FeatureMoments;
+use crate::chain::posterior::{Posterior, Reconstruction};
 use crate::data::regression::RunFit;
 use crate::data::{Centering, Preprocessing};
 use crate::error::Result;
@@ -77,7 +78,10 @@ pub fn put_posterior(bundle: &mut Bundle, posterior: &Posterior) {
     bundle.put("posterior.n_kept", &[1], &[posterior.n_kept]);
     bundle.put("posterior.ids", &[n], &list.iter().map(|f| f.id).collect::<Vec<_>>());
     bundle.put("posterior.n_present", &[n], &list.iter().map(|f| f.n_present).collect::<Vec<_>>());
-    bundle.put("posterior.energy", &[n], &list.iter().map(|f| f.energy).collect::<Vec<_>>());
+    bundle.put("posterior.next_id", &[1], &[posterior.next_id]);
+    bundle.put("posterior.last_ids", &[n], &list.iter().map(|f| f.last_id).collect::<Vec<_>>());
+    let series: Vec<f64> = list.iter().flat_map(|f| f.series[0].clone()).collect();
+    bundle.put("posterior.series", &[n, posterior.n_kept as usize], &series);
     bundle.put("posterior.mean", &[n, n_sites], &list.iter().flat_map(|f| f.mean.clone()).collect::<Vec<_>>());
     let deviations: Vec<f32> = list.iter().flat_map(|f| f.deviations.clone()).collect();
     bundle.put("posterior.deviations", &[n, n_sites], &deviations);
@@ -101,7 +105,10 @@ pub fn take_posterior(stored: &Stored, with_reconstruction: Option<(usize, usize
     let (_, ids) = stored.take::<u64>("posterior.ids")?;
     let n = ids.len();
     let n_present = stored.values::<u64>("posterior.n_present", &[n])?;
-    let energy = stored.values::<f64>("posterior.energy", &[n])?;
+    posterior.next_id = stored.number("posterior.next_id")?;
+    let last_ids = stored.values::<u64>("posterior.last_ids", &[n])?;
+    let n_kept = posterior.n_kept as usize;
+    let series = stored.values::<f64>("posterior.series", &[n, n_kept])?;
     let (shape, means) = stored.take::<f32>("posterior.mean")?;
     let n_sites = shape[1];
     let deviations = stored.values::<f32>("posterior.deviations", &[n, n_sites])?;
@@ -116,6 +123,7 @@ pub fn take_posterior(stored: &Stored, with_reconstruction: Option<(usize, usize
     posterior.features = (0..n)
         .map(|at| FeatureMoments {
             id: ids[at],
+            last_id: last_ids[at],
             n_present: n_present[at],
             mean: means[part(at, n_sites)].to_vec(),
             deviations: deviations[part(at, n_sites)].to_vec(),
@@ -123,7 +131,7 @@ pub fn take_posterior(stored: &Stored, with_reconstruction: Option<(usize, usize
             widths: widths[first_width(at)..first_width(at + 1)].to_vec(),
             weights: weights[part(at, n_rows)].to_vec(),
             active: active[part(at, n_rows)].to_vec(),
-            energy: energy[at],
+            series: vec![series[part(at, n_kept)].to_vec()],
         })
         .collect();
     if let Some((rows, modes)) = with_reconstruction {

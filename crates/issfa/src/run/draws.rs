@@ -180,6 +180,37 @@ impl KeptDraws {
     }
 }
 
+/// Draws of several chains in turn, as many as one chain has, so that what goes through them takes as long as with one.
+pub struct DrawsOfChains<'a> {
+    list: Vec<(&'a KeptDraws, usize)>,
+}
+
+impl<'a> DrawsOfChains<'a> {
+    /// The first draw of the first chain, the second of the second, and so on; chains without any are left out.
+    pub fn new(chains: impl Iterator<Item = &'a KeptDraws>) -> DrawsOfChains<'a> {
+        let chains: Vec<&KeptDraws> = chains.filter(|draws| !draws.is_empty()).collect();
+        let longest = chains.iter().map(|draws| draws.len()).max().unwrap_or(0);
+        let in_turn = (0..longest).map(|at| (chains[at % chains.len()], at));
+        DrawsOfChains { list: in_turn.filter(|(draws, at)| *at < draws.len()).collect() }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// One of them.
+    pub fn read<R: Real>(&self, at: usize) -> Result<Draw<R>> {
+        let (draws, at) = self.list[at];
+        draws.read(at)
+    }
+}
+
 /// Refuses what is of another format.
 pub fn check_format(stored: &Stored) -> Result<()> {
     let found = stored.text("format")?;

@@ -30,6 +30,8 @@ pub const FEATURE_TABLE: &str = "features.tsv";
 pub const WEIGHTS: &str = "weights.npy";
 /// How probably rows use features.
 pub const ACTIVATION: &str = "activation.npy";
+/// What each feature accounts for in every kept sweep.
+pub const PRESENCE: &str = "presence.npy";
 /// Pictures.
 pub const FIGURES: &str = "figures";
 /// The denoised data.
@@ -87,12 +89,16 @@ impl Run {
         if chain == 1 { folder.to_path_buf() } else { folder.join(format!("chain-{chain}")) }
     }
 
-    /// The folders of all chains that have started.
-    pub fn chain_folders(&self) -> Vec<PathBuf> {
-        (1..=self.checked.settings.chains)
-            .map(|chain| Run::chain_folder(&self.folder, chain))
-            .filter(|folder| folder.join(TRACE).is_file())
-            .collect()
+    /// Where the results of a chain alone lie: of several, those of the first have a folder of their own too, since what all
+    /// have found together stands in the run's.
+    pub fn results_folder(folder: &Path, chain: u32, n_chains: u32) -> PathBuf {
+        if n_chains == 1 { folder.to_path_buf() } else { folder.join(format!("chain-{chain}")) }
+    }
+
+    /// The numbers of all chains that have started.
+    pub fn started_chains(&self) -> Vec<u32> {
+        let has_started = |chain: &u32| Run::chain_folder(&self.folder, *chain).join(TRACE).is_file();
+        (1..=self.checked.settings.chains).filter(has_started).collect()
     }
 
     /// The structure of the run, with its sizes.
@@ -184,6 +190,7 @@ impl Output {
                 FEATURES_SD,
                 FEATURES_EXCEEDANCE,
                 FEATURES_Z,
+                PRESENCE,
                 "features_z.nii.gz",
                 FEATURE_TABLE,
                 WEIGHTS,

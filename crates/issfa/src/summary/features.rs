@@ -1,13 +1,14 @@
 //! The persistent features as they are reported: order, sign, table, smoothness.
 
-use super::diagnostics::quantile;
-use crate::chain::posterior::{FeatureMoments, Posterior};
+use super::diagnostics::{effective_sample_size, quantile, split_r_hat};
+use crate::chain::moments::FeatureMoments;
+use crate::chain::posterior::Posterior;
 use crate::data::Mask;
 use crate::data::read::npy::read_npy_f32;
 use crate::data::write::write_npy_f32;
 use crate::error::{Error, Result};
 use crate::numeric::table::{Format, Row};
-use crate::run::folder::{ACTIVATION, FEATURE_TABLE, FEATURES, FEATURES_EXCEEDANCE, FEATURES_SD, WEIGHTS};
+use crate::run::folder::{ACTIVATION, FEATURE_TABLE, FEATURES, FEATURES_EXCEEDANCE, FEATURES_SD, PRESENCE, WEIGHTS};
 use crate::structure::Structure;
 use std::path::Path;
 
@@ -15,7 +16,7 @@ use std::path::Path;
 const TABLE: Format = Format { separator: '\t', remedy: "" };
 
 /// Posterior-mean features with everything known about them, ordered by variance explained.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PersistentFeatures {
     /// Sites along each axis.
     pub grid: Vec<usize>,
@@ -29,6 +30,9 @@ pub struct PersistentFeatures {
     pub exceedance: Vec<Vec<f32>>,
     /// In mean absolute values.
     pub exceed: f64,
+    /// For each feature, by kept sweep, chain after chain: the share of the data's sum of squares that it accounts for; 0 where
+    /// it was not there.
+    pub presence: Vec<Vec<f32>>,
     /// For each feature, by row: the mean weight, where present.
     pub weights: Vec<Vec<f32>>,
     /// For each feature, by row: the probability of being active, where present.
@@ -54,8 +58,14 @@ pub struct FeatureRow {
     pub variance_explained: f64,
     /// Excess kurtosis of its mean weights.
     pub kurtosis: f64,
-    /// Best absolute cosine in the other chains; none with one chain.
+    /// Best absolute cosine in the other chains (for features of all chains: in each of them); none with one chain.
     pub stability: Option<f64>,
+    /// How many chains have it in at least half of their kept sweeps.
+    pub chains: usize,
+    /// How many independent draws would say as much about whether it is there.
+    pub ess: f64,
+    /// Near 1 where chains, and their halves, agree on how often it is there.
+    pub rhat: f64,
     /// Full width at half maximum along each axis: the 5%, 50% and 95% points over kept draws. In the unit of the steps
     /// between sites: millimetres for images, else sites.
     pub smoothness: Vec<[f64; 3]>,
@@ -86,15 +96,10 @@ impl PersistentFeatures {
         PersistentFeatures {
             grid: about.grid.to_vec(),
             mask: about.mask.clone(),
-            means: Vec::new(),
-            sds: Vec::new(),
-            exceedance: Vec::new(),
             exceed: about.exceed,
-            weights: Vec::new(),
-            activation: Vec::new(),
-            table: Vec::new(),
             n_rows: about.n_rows,
             empty_rows: about.empty_rows.to_vec(),
+            ..PersistentFeatures::default()
         }
     }
 
@@ -122,8 +127,13 @@ impl PersistentFeatures {
             variance_explained: if sum_of_squares > 0.0 { moments.mean_energy() / sum_of_squares } else { 0.0 },
             kurtosis: excess_kurtosis(weights.iter().map(|&w| f64::from(w))),
             stability: None,
+            chains: moments.n_chains(),
+            ess: presence_ess(moments),
+            rhat: split_r_hat(&presence_series(moments)),
             smoothness: smoothness(&moments.widths, about.steps),
         });
+        let share = |energy: &f64| if sum_of_squares > 0.0 { (energy / sum_of_squares) as f32 } else { 0.0 };
+        self.presence.push(moments.series.iter().flatten().map(share).collect());
         self.exceedance.push(moments.exceeds.iter().map(|&count| (f64::from(count) / n) as f32).collect());
         self.sds.push(moments.deviations.iter().map(sd).collect());
         self.activation.push(moments.active.iter().map(|&a| (f64::from(a) / n) as f32).collect());
@@ -197,13 +207,17 @@ impl PersistentFeatures {
         (0..self.means.len()).map(one).collect()
     }
 
-    /// Writes `features.npy`, `features_sd.npy`, `features_exceedance.npy`, `weights.npy`, `activation.npy` and
-    /// `features.tsv`.
+    /// Writes `features.npy`, `features_sd.npy`, `features_exceedance.npy`, `presence.npy`, `weights.npy`, `activation.npy`
+    /// and `features.tsv`.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let k = self.means.len();
         self.write_images(&self.means, &folder.join(FEATURES))?;
         self.write_images(&self.sds, &folder.join(FEATURES_SD))?;
         self.write_images(&self.exceedance, &folder.join(FEATURES_EXCEEDANCE))?;
+        let n_kept = self.presence.first().map_or(0, Vec::len);
+        let by_sweep: Vec<f32> =
+            (0..n_kept).flat_map(|at| self.presence.iter().map(move |series| series[at])).collect();
+        write_npy_f32(&folder.join(PRESENCE), &[n_kept, k], &by_sweep)?;
         let shape = [self.n_input_rows(), k];
         write_npy_f32(&folder.join(WEIGHTS), &shape, &self.by_input_row(&self.weights))?;
         write_npy_f32(&folder.join(ACTIVATION), &shape, &self.by_input_row(&self.activation))?;
@@ -228,9 +242,19 @@ impl PersistentFeatures {
         };
         (found.means, found.sds) = (images(FEATURES)?, images(FEATURES_SD)?);
         found.exceedance = images(FEATURES_EXCEEDANCE)?;
+        found.presence = found.presence_of(&folder.join(PRESENCE))?;
         found.weights = found.columns_of(&folder.join(WEIGHTS))?;
         found.activation = found.columns_of(&folder.join(ACTIVATION))?;
         Ok(found)
+    }
+
+    fn presence_of(&self, path: &Path) -> Result<Vec<Vec<f32>>> {
+        let (shape, values) = read_npy_f32(path)?;
+        let k = self.table.len();
+        if shape.len() != 2 || shape[1] != k {
+            return Err(Error::malformed(path, format!("has shape {shape:?}, but {k} features are known")));
+        }
+        Ok((0..k).map(|at| values.iter().skip(at).step_by(k).copied().collect()).collect())
     }
 
     /// The columns of a table of input rows, at the rows that were fitted.
@@ -249,7 +273,7 @@ impl PersistentFeatures {
 
     fn columns(&self) -> Vec<String> {
         let axes = || 1..=self.grid.len();
-        let names = ["id", "presence", "activations", "variance_explained", "kurtosis", "stability"].map(String::from);
+        let names = COLUMNS.map(String::from);
         let medians = axes().map(width_column);
         let ends = axes().flat_map(|axis| END_POINTS.map(|end| width_column(axis) + end));
         names.into_iter().chain(medians).chain(ends).collect()
@@ -266,6 +290,9 @@ impl FeatureRow {
             format!("{:.6e}", self.variance_explained),
             format!("{:.4}", self.kurtosis),
             self.stability.map_or("nan".into(), |s| format!("{s:.4}")),
+            self.chains.to_string(),
+            number(self.ess),
+            number(self.rhat),
         ];
         let medians = self.smoothness.iter().map(|[_, middle, _]| number(*middle));
         let ends = self.smoothness.iter().flat_map(|[low, _, high]| [number(*low), number(*high)]);
@@ -285,9 +312,32 @@ impl FeatureRow {
             variance_explained: row.get("variance_explained")?,
             kurtosis: row.get("kurtosis")?,
             stability: Some(row.get("stability")?).filter(|s: &f64| !s.is_nan()),
+            chains: row.get("chains")?,
+            ess: row.get("ess")?,
+            rhat: row.get("rhat")?,
             smoothness: (1..=n_axes).map(widths).collect::<Result<_>>()?,
         })
     }
+}
+
+/// The columns of the table before those of widths.
+const COLUMNS: [&str; 9] =
+    ["id", "presence", "activations", "variance_explained", "kurtosis", "stability", "chains", "ess", "rhat"];
+
+/// Whether a feature was there, for each chain.
+fn presence_series(moments: &FeatureMoments) -> Vec<Vec<f64>> {
+    let is_there = |x: &f64| f64::from(u8::from(*x > 0.0));
+    moments.series.iter().map(|series| series.iter().map(is_there).collect()).collect()
+}
+
+/// A presence that never changes, in any chain, is known as well as all draws can tell.
+fn presence_ess(moments: &FeatureMoments) -> f64 {
+    let series = presence_series(moments);
+    let first = series.iter().flatten().next();
+    if series.iter().flatten().all(|x| Some(x) == first) {
+        return series.iter().map(|series| series.len() as f64).sum();
+    }
+    effective_sample_size(&series)
 }
 
 /// The name of the column of widths along an axis, from 1; what it ends with in the columns of their lower and upper ends.
@@ -364,6 +414,9 @@ mod tests {
             variance_explained: 0.125,
             kurtosis: 3.5,
             stability: None,
+            chains: 1,
+            ess: 40.0,
+            rhat: f64::INFINITY,
             smoothness: vec![[4.0, 4.25, 5.5], [0.0; 3]],
         };
         let features = PersistentFeatures {
@@ -373,6 +426,7 @@ mod tests {
             sds: vec![vec![0.5, 0.5]],
             exceedance: vec![vec![1.0, 0.0]],
             exceed: 2.0,
+            presence: vec![vec![0.125, 0.0]],
             weights: vec![vec![1.0, 2.0, 3.0]],
             activation: vec![vec![0.0, 1.0, 1.0]],
             table: vec![row.clone()],
@@ -383,5 +437,21 @@ mod tests {
         assert_eq!(read_table(&folder.path().join("features.tsv")).unwrap(), [row]);
         let (grid, images) = read_images(&folder.path().join("features.npy")).unwrap();
         assert_eq!((grid, images), (vec![1, 2], features.means));
+        assert_eq!(read_npy_f32(&folder.path().join("presence.npy")).unwrap(), (vec![2, 1], vec![0.125, 0.0]));
+    }
+
+    /// Always there is settled; there in one chain and not in the other is not.
+    #[test]
+    fn presence_is_known_where_chains_agree() {
+        let about = |series: Vec<Vec<f64>>| FeatureMoments { series, ..FeatureMoments::new(1, 1, 1, 0) };
+        let known = |moments: &FeatureMoments| {
+            (moments.n_chains(), presence_ess(moments), split_r_hat(&presence_series(moments)))
+        };
+        assert_eq!(known(&about(vec![vec![2.0; 20], vec![3.0; 20]])), (2, 40.0, 1.0));
+        let (chains, ess, rhat) = known(&about(vec![vec![2.0; 20], vec![0.0; 20]]));
+        assert!(chains == 1 && ess < 5.0 && rhat == f64::INFINITY, "{chains} {ess} {rhat}");
+        let now_and_then: Vec<f64> = (0..40).map(|at| f64::from(u8::from(at * 7 % 5 < 3))).collect();
+        let (chains, ess, rhat) = known(&about(vec![now_and_then]));
+        assert!(chains == 1 && ess > 20.0 && rhat < 1.05, "{chains} {ess} {rhat}");
     }
 }

@@ -2,14 +2,15 @@
 
 use super::overview::Overview;
 use super::results::{Found, Results};
-use crate::chain::posterior::Shown;
+use crate::chain::matching::{STILL_ALIKE, assign};
+use crate::chain::posterior::{Shown, UnitImage};
 use crate::data::nifti::Header;
 use crate::data::{Array, Mask, Observations, Preprocessing, Rows};
 use crate::error::{Error, Result, Verb, action};
 use crate::noise::{Filter, Reference};
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Counters};
-use crate::run::draws::{Draws, KeptDraws};
+use crate::run::draws::{Draws, DrawsOfChains, KeptDraws};
 use crate::run::folder::{FEATURE_TABLE, Run, TRACE};
 use crate::run::inputs;
 use crate::run::record::{Record, Recorded};
@@ -31,6 +32,12 @@ pub struct Fitted {
     pub(crate) noise: Option<Arc<Filter>>,
     /// Those that have started.
     pub(crate) chains: Vec<ChainRecord>,
+    /// What they have found together.
+    pub(crate) found: Found,
+    /// Whether `found` is that of the kept draws: results are written when a fit ends or stops.
+    pub(crate) has_results: bool,
+    /// The denoised rows by all chains, where they are in memory.
+    pub(crate) reconstruction: Option<Array>,
     pub(crate) evidence: Option<EvidenceCurve>,
     /// Where it lies, if it does.
     pub(crate) folder: Option<PathBuf>,
@@ -44,8 +51,6 @@ pub(crate) struct ChainRecord {
     pub sweep: u64,
     pub counters: Counters,
     pub found: Found,
-    /// Whether `found` is that of the kept draws: results are written when a fit ends or stops.
-    pub has_results: bool,
     pub draws: KeptDraws,
     /// The last checkpoint, for a chain that is in memory.
     pub checkpoint: Option<Arc<crate::numeric::bytes::Stored>>,
@@ -67,29 +72,34 @@ impl Fitted {
             space: run.space()?,
             preprocessing: Preprocessing::nothing(),
             chains: Vec::new(),
+            found: Found::default(),
+            has_results: folder.join(FEATURE_TABLE).is_file(),
+            reconstruction: None,
             evidence: EvidenceCurve::read(folder)?,
             folder: Some(folder.to_path_buf()),
             checked: run.checked.clone(),
             record: run.record.clone(),
         };
-        let folders = run.chain_folders();
-        if folders.is_empty() {
+        let started = run.started_chains();
+        if started.is_empty() {
             return Err(Error::NotA { kind: "run folder", path: folder.to_path_buf(), missing: TRACE });
         }
         fitted.preprocessing = run.preprocessing()?;
-        fitted.chains = folders.iter().map(|folder| fitted.read_chain(folder)).collect::<Result<_>>()?;
+        fitted.found = fitted.results().read(folder)?;
+        fitted.chains = started.iter().map(|&chain| fitted.read_chain(folder, chain)).collect::<Result<_>>()?;
         Ok(fitted)
     }
 
-    fn read_chain(&self, folder: &Path) -> Result<ChainRecord> {
+    fn read_chain(&self, run: &Path, chain: u32) -> Result<ChainRecord> {
+        let results = Run::results_folder(run, chain, self.checked.settings.chains);
+        let folder = &Run::chain_folder(run, chain);
         let (sweep, counters) = checkpoint::peek(folder)?;
         let draws = Draws::new(folder, self.checked.settings.keep_draws).list()?;
         Ok(ChainRecord {
             trace: trace::read(&folder.join(TRACE))?,
             sweep,
             counters,
-            found: self.results().read(folder)?,
-            has_results: folder.join(FEATURE_TABLE).is_file(),
+            found: self.results().read(&results)?,
             draws: KeptDraws::Files(draws.into_iter().map(|(_, path)| path).collect()),
             checkpoint: None,
             reconstruction: None,
@@ -126,7 +136,7 @@ impl Fitted {
         &self.mask
     }
 
-    /// Persistent features of the first chain, of unit norm: K x grid, by variance explained; NaN outside of a mask.
+    /// Persistent features of all chains together, of unit norm: K x grid, by variance explained; NaN outside of a mask.
     pub fn features(&self) -> Array {
         self.on_grid(&self.found().features.means)
     }
@@ -159,7 +169,7 @@ impl Fitted {
 
     /// The denoised rows, where they were asked for and are in memory.
     pub fn reconstruction(&self) -> Option<&Array> {
-        self.chains[0].reconstruction.as_ref()
+        self.reconstruction.as_ref()
     }
 
     /// One row a sweep, of all chains.
@@ -183,19 +193,30 @@ impl Fitted {
         Overview::of(self)
     }
 
-    /// How many draws of the first chain were kept.
+    /// How many kept draws new rows go through: as many as a chain has.
     pub fn n_draws(&self) -> usize {
-        self.chains[0].draws.len()
+        self.draws_of_chains().len()
     }
 
-    /// What the first chain has found.
+    fn draws_of_chains(&self) -> DrawsOfChains<'_> {
+        DrawsOfChains::new(self.chains.iter().map(|chain| &chain.draws))
+    }
+
+    /// What all chains have found together.
     pub fn found(&self) -> &Found {
-        &self.chains[0].found
+        &self.found
     }
 
-    /// The kept draws of the first chain; an error that says when there will be some, if there are none.
-    pub(crate) fn draws(&self) -> Result<&KeptDraws> {
-        let draws = &self.chains[0].draws;
+    /// For every feature of a draw, its place among those that were found.
+    pub(crate) fn places(&self, images: &[UnitImage]) -> Vec<Option<usize>> {
+        let draw: Vec<&[f32]> = images.iter().map(|image| &image.values[..]).collect();
+        let means: Vec<&[f32]> = self.found.features.means.iter().map(|mean| &mean[..]).collect();
+        assign(&draw, &means, |_, _| STILL_ALIKE)
+    }
+
+    /// Kept draws of all chains in turn; an error that says when there will be some, if there are none.
+    pub(crate) fn draws(&self) -> Result<DrawsOfChains<'_>> {
+        let draws = self.draws_of_chains();
         if draws.is_empty() {
             let problem = format!(
                 "has no kept draw yet: draws start after burn-in ({} sweeps); {} goes on with the run",
@@ -204,7 +225,7 @@ impl Fitted {
             );
             return Err(Error::malformed(&self.name(), problem));
         }
-        if !self.chains[0].has_results {
+        if !self.has_results {
             let resume = action(Verb::Resume).on(self.name().display());
             let problem =
                 format!("has draws, but no {FEATURE_TABLE}: its fit is going on, or was killed; {resume} writes it");

@@ -60,7 +60,7 @@ pub struct Overview {
     pub n_persistent: usize,
     /// Persistent features that together hold 95% of what all of them explain.
     pub n_carrying_95: usize,
-    /// Persistent features that every other chain has too (cosine 0.7 or more); none with one chain.
+    /// Persistent features that every chain has in at least half of its kept sweeps; none with one chain.
     pub n_agreeing: Option<usize>,
     /// The share of the data's mean square (after centring) that is not noise. Features may overlap, so their own shares
     /// need not add up to it.
@@ -126,7 +126,7 @@ impl Overview {
             n_features_posterior: histogram(&kept),
             n_persistent: table.len(),
             n_carrying_95: carrying(table, 0.95),
-            n_agreeing: n_agreeing(table),
+            n_agreeing: (chains.len() > 1).then(|| table.iter().filter(|row| row.chains == chains.len()).count()),
             variance_explained: 1.0 - mean_of(&kept, |row| row.noise_variance) * noise_share,
             synchrony: fitted.found().synchrony.clone(),
             minka_dimension: fitted.evidence.as_ref().and_then(|curve| curve.best()),
@@ -186,7 +186,12 @@ impl Overview {
         }
         verdict.extend(self.judge_number(fitted));
         if self.n_persistent == 0 && self.sweeps_done == self.sweeps_planned {
-            verdict.push("No feature persisted: the data look like noise to the model.".into());
+            verdict.push(match k.mean {
+                few if few < 1.0 => "No feature persisted: the data look like noise to the model.".into(),
+                mean => format!(
+                    "{mean:.1} features are there on average, but none in half of the kept sweeps: they come and go."
+                ),
+            });
         }
         if verdict.is_empty() {
             verdict.push("Nothing looks wrong.".into());
@@ -244,14 +249,6 @@ impl Overview {
 fn cap_is_larger(cap: Option<usize>, wanted: usize) -> bool {
     cap.is_none_or(|cap| cap > wanted)
 }
-
-fn n_agreeing(table: &[FeatureRow]) -> Option<usize> {
-    let known: Vec<f64> = table.iter().filter_map(|row| row.stability).collect();
-    (!known.is_empty()).then(|| known.iter().filter(|cosine| **cosine >= AGREES).count())
-}
-
-/// The least cosine of features of two chains that are the same.
-const AGREES: f64 = 0.7;
 
 fn add(total: &mut Counters, own: &Counters) {
     total.seconds += own.seconds;

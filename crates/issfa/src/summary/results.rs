@@ -14,8 +14,8 @@ use crate::run::settings::Settings;
 use crate::structure::Structure;
 use std::path::Path;
 
-/// What a chain has found.
-#[derive(Clone)]
+/// What a chain has found, or several together.
+#[derive(Clone, Default)]
 pub struct Found {
     /// Those that persisted.
     pub features: PersistentFeatures,
@@ -110,11 +110,14 @@ impl Results<'_> {
     }
 }
 
-/// Compares the features of every chain with those of the others.
-pub fn compare_chains(chains: &mut [&mut Found]) {
+/// Compares the features of every chain with those of the others, and those of all together with each.
+pub fn compare_chains(chains: &mut [&mut Found], all: &mut Found) {
     let means: Vec<Vec<Vec<f32>>> = chains.iter().map(|found| found.features.means.clone()).collect();
     for (at, found) in chains.iter_mut().enumerate() {
         let others: Vec<&Vec<Vec<f32>>> = means.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, m)| m).collect();
         found.features.set_stability(&others);
+    }
+    if chains.len() > 1 {
+        all.features.set_stability(&means.iter().collect::<Vec<_>>());
     }
 }

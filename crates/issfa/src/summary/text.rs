@@ -112,13 +112,14 @@ fn put_features(out: &mut dyn Write, overview: &Overview) -> fmt::Result {
     }
     writeln!(
         out,
-        "\n{:>8} {:>9} {:>12} {:>10} {:>9} {:>10}  smoothness (FWHM in {}, 90% interval)",
+        "\n{:>8} {:>9} {:>12} {:>10} {:>9} {:>10} {:>6}  smoothness (FWHM in {}, 90% interval)",
         "feature",
         "presence",
         "activations",
         "variance",
         "kurtosis",
         "stability",
+        "chains",
         if overview.is_in_millimetres { "mm" } else { "sites" },
     )?;
     for row in table.iter().take(SHOWN) {
@@ -132,13 +133,14 @@ fn put_features(out: &mut dyn Write, overview: &Overview) -> fmt::Result {
             .collect();
         writeln!(
             out,
-            "{:>8} {:>9.2} {:>12.1} {:>9.3}% {:>9.1} {:>10}  {}",
+            "{:>8} {:>9.2} {:>12.1} {:>9.3}% {:>9.1} {:>10} {:>6}  {}",
             row.id,
             row.presence,
             row.activations,
             100.0 * row.variance_explained,
             row.kurtosis,
             row.stability.map_or("-".into(), |s| format!("{s:.3}")),
+            row.chains,
             widths.join(" x "),
         )?;
     }
