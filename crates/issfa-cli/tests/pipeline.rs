@@ -3,6 +3,21 @@
 mod common;
 use common::Bench;
 
+/// A chain that mixes lets features die and be born again. What it reports goes by how they look, so it is the same after
+/// fifteen times as many sweeps; by the sampler's own names for them it was two features, then none.
+#[test]
+fn a_longer_chain_reports_no_fewer_features() {
+    let bench = Bench::empty();
+    bench.ok("simulate --rows 20 --grid 6x6 --features 3 --density 0.3 --noise 0.6 --seed 3 --out sim --quiet");
+    for sweeps in [2000, 30_000] {
+        bench.ok(&format!(
+            "fit sim/observations.npy --grid 6x6 --noise white --center none --sweeps {sweeps} --burn-in 500 --seed 1 --out run --overwrite --quiet"
+        ));
+        let summary = bench.json("summary run --json");
+        assert_eq!(summary["n_persistent"].as_u64(), Some(3), "{sweeps}: {summary}");
+    }
+}
+
 #[test]
 fn a_small_study_is_recovered() {
     let bench = Bench::empty();

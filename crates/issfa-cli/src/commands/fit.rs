@@ -359,6 +359,9 @@ fn announce(about: &About, out: &Path, common: &Common) {
         common.say(&format!("data: {preparation}"));
     }
     common.say(&format!("noise: {}", record.noise_in_words()));
+    if settings.chains > 1 && checked.starts_from_a_run() {
+        common.say("note: all chains start from the same state, so that R-hat between them says less than it seems to");
+    }
     for doubt in record.noise.iter().flat_map(|noise| noise.doubts()) {
         common.say(&format!("note: {doubt}"));
     }

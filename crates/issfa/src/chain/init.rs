@@ -14,6 +14,17 @@ pub fn empty<R: Real>(model: &Model<R>) -> State<R> {
     from_clusters(model, vec![members])
 }
 
+/// Chains that are to be compared start apart: from clusters of rows, twice as many, one small feature, a third as many, and so
+/// on.
+pub fn apart<R: Real>(model: &Model<R>, n_clusters: usize, seed: u64, chain: u32) -> State<R> {
+    match chain.saturating_sub(1) % 4 {
+        0 => k_means(model, n_clusters, seed, chain),
+        1 => k_means(model, 2 * n_clusters, seed, chain),
+        2 => empty(model),
+        _ => k_means(model, n_clusters.div_ceil(3), seed, chain),
+    }
+}
+
 /// k-means with k-means++ seeding; each cluster becomes a feature that its rows use with weight 1.
 pub fn k_means<R: Real>(model: &Model<R>, n_clusters: usize, seed: u64, chain: u32) -> State<R> {
     let mut stream = Streams { seed, chain, sweep: 0 }.stream(Purpose::Initial, 0, 0);

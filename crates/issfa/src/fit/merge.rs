@@ -366,7 +366,8 @@ fn same_heldout(one: &Settings, other: &Settings) -> bool {
 /// comes before what follows from it.
 fn parts(run: &Run) -> Result<Vec<(&'static str, &'static str, Value)>> {
     let Recorded { mut settings, mut record } = run.recorded().deciding();
-    settings.seed = 0;
+    // Chains had better start apart.
+    (settings.seed, settings.init) = (0, String::new());
     // The structure is known by what it is, whatever its files are called.
     (settings.grid, settings.structure) = (None, None);
     (record.structure, record.graphs) = (String::new(), Vec::new());

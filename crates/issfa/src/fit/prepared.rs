@@ -269,7 +269,7 @@ impl<R: Real> Prepared<R> {
         let About { checked, record, ranks: who, .. } = &self.about;
         let ChainStream { seed, chain } = record.stream(checked.settings.seed, chain);
         match &checked.init {
-            Init::KMeans(n) => Ok(init::k_means(&self.model, *n, seed, chain)),
+            Init::KMeans(n) => Ok(init::apart(&self.model, *n, seed, chain)),
             Init::Empty => Ok(init::empty(&self.model)),
             Init::Run(folder) => {
                 let state = (who.own.rank() == 0).then(|| self.state_of_run(folder)).transpose()?;

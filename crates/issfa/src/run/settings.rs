@@ -472,6 +472,11 @@ impl WeightMeanSetting {
 }
 
 impl Checked {
+    /// Whether chains start where another run ended, all in the same state.
+    pub fn starts_from_a_run(&self) -> bool {
+        matches!(self.init, Init::Run(_))
+    }
+
     /// The structure for data of `n_sites` sites that may bring a grid along.
     pub fn structure(
         &self,
