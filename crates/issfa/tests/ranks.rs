@@ -10,6 +10,7 @@ use issfa::lab::chain::Chain;
 use issfa::lab::kernels::Kernel;
 use issfa::lab::numeric::linalg::Real;
 use issfa::run::folder::Run;
+use issfa::run::held::Held;
 use issfa::run::settings::{Precision, Settings};
 use issfa::run::trace::TraceRow;
 use std::fs;
@@ -116,9 +117,10 @@ fn run_fit<R: Real>(settings: &Settings, out: &Path, size: usize, n_sweeps: u64)
 
 fn run_resume(out: &Path, size: usize) {
     Local::run(size, |comm| {
+        let held = issfa::fit::hold(comm.as_ref(), out, false, || Held::of_run(out)).unwrap();
         let run = Run::open(out).unwrap();
         let ranks = ranks(comm, &run.checked.settings);
-        let mut session = Session::resume(&run, None, |request| request.ranks = ranks).unwrap();
+        let mut session = Session::resume(held, &run, None, |request| request.ranks = ranks).unwrap();
         assert_eq!(session.run(&mut Quiet { n_left: u64::MAX }).unwrap(), Ending::Finished);
     });
 }

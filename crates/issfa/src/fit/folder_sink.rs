@@ -6,15 +6,15 @@ use super::sink::Sink;
 use crate::data::nifti::{Header, write_volume};
 use crate::data::write::NpyWriter;
 use crate::data::{Array, Mask, Preprocessing};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::noise::Filter;
 use crate::numeric::bytes::{Bundle, Stored};
+use crate::numeric::files::{create_folder, sync_folder};
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint;
 use crate::run::draws::{Draws, KeptDraws};
-use crate::run::folder::{
-    MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, Output, RECONSTRUCTION, Run, TRACE, prepare_output,
-};
+use crate::run::folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, RECONSTRUCTION, Run, TRACE};
+use crate::run::held::Held;
 use crate::run::trace::{self, TraceRow, TraceWriter};
 use crate::summary::Found;
 use crate::summary::export::RunImages;
@@ -23,63 +23,75 @@ use std::sync::Arc;
 
 /// Writes a run folder.
 pub struct FolderSink {
-    folder: PathBuf,
+    held: Held,
     capacity: usize,
-    /// Of the chain that is running.
-    trace: Option<TraceWriter>,
+    /// Of the chain that is running, and its number.
+    trace: Option<(u32, TraceWriter)>,
+    /// Whether draws were stored since the last checkpoint.
+    has_new_draws: bool,
 }
 
 impl FolderSink {
-    /// A run in this folder, which is made when a fit begins.
-    pub fn new(folder: &Path) -> FolderSink {
-        FolderSink { folder: folder.to_path_buf(), capacity: 1, trace: None }
+    /// A run in this folder.
+    pub fn new(held: Held) -> FolderSink {
+        FolderSink { held, capacity: 1, trace: None, has_new_draws: false }
     }
 
     fn chain_folder(&self, chain: u32) -> PathBuf {
-        Run::chain_folder(&self.folder, chain)
+        Run::chain_folder(&self.held.place(), chain)
     }
 
     fn kept(&self, chain: u32) -> Draws {
         Draws::new(&self.chain_folder(chain), self.capacity)
     }
+}
 
-    /// Writes the noise reference, if there is one.
-    pub(super) fn write_noise(&self, filter: Option<&Filter>) -> Result<()> {
-        let path = self.folder.join(NOISE_REFERENCE);
-        filter.map_or(Ok(()), |filter| filter.reference().to_bundle().save(&path))
-    }
+/// Writes the noise reference, if there is one.
+pub(super) fn write_noise(folder: &Path, filter: Option<&Filter>) -> Result<()> {
+    let path = folder.join(NOISE_REFERENCE);
+    filter.map_or(Ok(()), |filter| filter.reference().to_bundle().save(&path))
+}
 
-    /// Writes which sites take part and, for images, where they lie and what they are on average.
-    pub(super) fn write_place(
-        &self,
-        mask: &Mask,
-        grid: &[usize],
-        space: Option<&Header>,
-        preprocessing: &Preprocessing,
-    ) -> Result<()> {
-        let Some(space) = space else {
-            return if mask.is_full() { Ok(()) } else { mask.write(&self.folder.join(MASK_FILE), grid) };
-        };
-        let on_grid = |columns: Vec<f32>| mask.scatter(&columns, 0.0);
-        write_volume(&self.folder.join(MASK_IMAGE), space, &on_grid(vec![1.0; mask.n_columns()]))?;
-        let mean = preprocessing.overall.means.iter().map(|&x| x as f32).collect();
-        write_volume(&self.folder.join(MEAN_IMAGE), space, &on_grid(mean))
-    }
+/// Writes which sites take part and, for images, where they lie and what they are on average.
+pub(super) fn write_place(
+    folder: &Path,
+    mask: &Mask,
+    grid: &[usize],
+    space: Option<&Header>,
+    preprocessing: &Preprocessing,
+) -> Result<()> {
+    let Some(space) = space else {
+        return if mask.is_full() { Ok(()) } else { mask.write(&folder.join(MASK_FILE), grid) };
+    };
+    let on_grid = |columns: Vec<f32>| mask.scatter(&columns, 0.0);
+    write_volume(&folder.join(MASK_IMAGE), space, &on_grid(vec![1.0; mask.n_columns()]))?;
+    let mean = preprocessing.overall.means.iter().map(|&x| x as f32).collect();
+    write_volume(&folder.join(MEAN_IMAGE), space, &on_grid(mean))
 }
 
 impl Sink for FolderSink {
     fn begin(&mut self, about: &About) -> Result<()> {
-        prepare_output(&self.folder, Output::Run)?;
-        about.structure.save_graphs(&self.folder)?;
-        self.write_place(&about.mask, about.structure.grid(), about.space.as_ref(), &about.preprocessing)?;
-        self.write_noise(about.noise.as_deref())?;
-        Run::write_config(&self.folder, &about.recorded())
+        let folder = self.held.begin()?;
+        about.structure.save_graphs(&folder)?;
+        write_place(&folder, &about.mask, about.structure.grid(), about.space.as_ref(), &about.preprocessing)?;
+        write_noise(&folder, about.noise.as_deref())?;
+        Run::write_config(&folder, &about.recorded())
+    }
+
+    fn take_place(&mut self) -> Result<()> {
+        self.held.publish()?;
+        // The trace has another name now.
+        let reopen = |chain| TraceWriter::reopen(&self.chain_folder(chain).join(TRACE), 0).map(|trace| (chain, trace));
+        self.trace = self.trace.as_ref().map(|(chain, _)| reopen(*chain)).transpose()?;
+        Ok(())
     }
 
     fn go_on(&mut self, about: &About) -> Result<()> {
         // Before anything is written: the checkpoint may belong to something else.
-        checkpoint::check_origin(&checkpoint::open(&self.folder)?, &about.recorded().fingerprint())?;
-        Run::write_config(&self.folder, &about.recorded())
+        let folder = self.held.folder();
+        checkpoint::check_origin(&checkpoint::open(folder)?, &about.recorded().fingerprint())?;
+        Run::write_config(folder, &about.recorded())?;
+        sync_folder(folder)
     }
 
     fn checkpoint(&self, chain: u32) -> Result<Option<Arc<Stored>>> {
@@ -92,9 +104,10 @@ impl Sink for FolderSink {
 
     fn begin_chain(&mut self, chain: u32, about: &About) -> Result<()> {
         let folder = self.chain_folder(chain);
-        std::fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
+        create_folder(&folder)?;
         self.capacity = about.checked.settings.keep_draws;
-        self.trace = Some(TraceWriter::create(&folder.join(TRACE), about.record.theta.len())?);
+        self.trace = Some((chain, TraceWriter::create(&folder.join(TRACE), about.record.theta.len())?));
+        self.has_new_draws = true;
         self.kept(chain).create(&about.preprocessing)
     }
 
@@ -102,27 +115,38 @@ impl Sink for FolderSink {
         self.capacity = about.checked.settings.keep_draws;
         self.kept(chain).prune(n_kept)?;
         let path = self.chain_folder(chain).join(TRACE);
-        self.trace = Some(TraceWriter::reopen(&path, sweep)?);
+        self.trace = Some((chain, TraceWriter::reopen(&path, sweep)?));
         trace::read(&path)
     }
 
     fn sweep(&mut self, row: &TraceRow) -> Result<()> {
-        self.trace.as_mut().map_or(Ok(()), |trace| trace.push(row))
+        self.trace.as_mut().map_or(Ok(()), |(_, trace)| trace.push(row))
     }
 
     fn draw(&mut self, chain: u32, number: u64, draw: Bundle) -> Result<()> {
+        self.has_new_draws = true;
         self.kept(chain).store(number, &draw)
     }
 
-    /// Trace first, then the checkpoint that relies on it, then what only the old checkpoint needed may go.
+    /// Trace and draws first, then the checkpoint that relies on them, then what only the old checkpoint needed may go;
+    /// the disk has each before the next is begun.
     fn save(&mut self, chain: u32, n_kept: u64, checkpoint: Bundle) -> Result<()> {
-        self.trace.as_mut().map_or(Ok(()), TraceWriter::flush)?;
-        checkpoint::save(&self.chain_folder(chain), &checkpoint)?;
+        self.held.check()?;
+        let folder = self.chain_folder(chain);
+        self.trace.as_mut().map_or(Ok(()), |(_, trace)| trace.sync())?;
+        if std::mem::take(&mut self.has_new_draws) {
+            self.kept(chain).sync()?;
+        }
+        checkpoint::save(&folder, &checkpoint)?;
+        sync_folder(checkpoint::path(&folder).parent().unwrap_or(&folder))?;
+        sync_folder(&folder)?;
         self.kept(chain).prune(n_kept)
     }
 
     fn results(&mut self, chain: u32, about: &About, found: &Found) -> Result<()> {
-        about.results().write(found, &self.chain_folder(chain))
+        let folder = self.chain_folder(chain);
+        about.results().write(found, &folder)?;
+        sync_folder(&folder)
     }
 
     fn reconstruction(&mut self, chain: u32, about: &About, rows: &DenoisedRows) -> Result<()> {
@@ -133,15 +157,17 @@ impl Sink for FolderSink {
             array.write_values(row)?;
             images.as_mut().map_or(Ok(()), |images| images.push(row, &about.mask))
         })?;
-        array.finish()
+        array.finish()?;
+        sync_folder(&folder)
     }
 
     fn known_evidence(&self) -> Result<Option<EvidenceCurve>> {
-        EvidenceCurve::read(&self.folder)
+        EvidenceCurve::read(self.held.folder())
     }
 
     fn evidence(&mut self, curve: &EvidenceCurve) -> Result<()> {
-        curve.write(&self.folder)
+        curve.write(self.held.folder())?;
+        sync_folder(self.held.folder())
     }
 
     fn draws(&self, chain: u32) -> Result<KeptDraws> {

@@ -6,15 +6,15 @@ use crate::data::read::npy::read_npy_f32;
 use crate::data::{Mask, read};
 use crate::error::{Error, Result, Verb, action, setting};
 use crate::noise::Reference;
-use crate::numeric::files::copy_file;
+use crate::numeric::files::{copy_file, create_folder};
 use crate::numeric::linalg::Real;
 use crate::pca::evidence;
 use crate::run::checkpoint::{self, Checkpoint};
 use crate::run::draws::Draws;
 use crate::run::folder::{
-    CONFIG, MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, Output, RECONSTRUCTION, Run, TRACE, WEIGHTS,
-    check_output, prepare_output,
+    CONFIG, MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, RECONSTRUCTION, Run, TRACE, WEIGHTS,
 };
+use crate::run::held::{Held, refuse_links};
 use crate::run::record::{ChainStream, InputRecord, Record, Recorded};
 use crate::run::settings::{Precision, Settings};
 use crate::run::trace;
@@ -35,7 +35,6 @@ pub struct Merge {
     pub settings: Settings,
     /// The sweep at which every chain stands.
     pub sweep: u64,
-    out: PathBuf,
     record: Record,
     sum_of_squares: f64,
     structure: Structure,
@@ -56,13 +55,13 @@ pub struct Source {
 
 impl Merge {
     /// Checks everything that can be checked before anything is written.
-    pub fn plan(folders: &[PathBuf], out: &Path, overwrite: bool) -> Result<Merge> {
+    pub fn plan(folders: &[PathBuf], out: &Path) -> Result<Merge> {
         check_folders(folders, out)?;
-        check_output(out, Output::Run, overwrite)?;
         let runs = folders.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<_>>>()?;
         let Some((first, others)) = runs.split_first() else {
             return Err(Error::TooFewRuns { run: out.to_path_buf() });
         };
+        runs.iter().try_for_each(|run| refuse_links(&run.folder))?;
         others.iter().try_for_each(|other| check_same(first, other))?;
         let chains: Vec<Source> = runs.iter().enumerate().flat_map(|(at, run)| sources(at, run)).collect();
         check_streams(&runs, &chains)?;
@@ -81,8 +80,7 @@ impl Merge {
             ..first.record.clone()
         };
         let settings = Settings { chains: chains.len() as u32, ..first.checked.settings.clone() };
-        let out = out.to_path_buf();
-        let merge = Merge { settings, sweep, out, record, sum_of_squares, structure, mask, space, noise, runs, chains };
+        let merge = Merge { settings, sweep, record, sum_of_squares, structure, mask, space, noise, runs, chains };
         merge.chains.iter().try_for_each(|source| merge.check_chain(source))?;
         Ok(merge)
     }
@@ -92,20 +90,22 @@ impl Merge {
         &self.structure
     }
 
-    /// Makes the merged run. Its `config.toml` comes last: without it the folder is not taken for a run.
-    pub fn write(&self) -> Result<()> {
-        prepare_output(&self.out, Output::Run)?;
-        self.copy_place()?;
+    /// Makes the merged run.
+    pub fn write(&self, held: &mut Held) -> Result<()> {
+        let out = held.begin()?;
+        self.copy_place(&out)?;
+        let new_folder = |at: usize| Run::chain_folder(&out, at as u32 + 1);
         let bring = |at: usize| match self.settings.precision {
-            Precision::F32 => self.bring::<f32>(at),
-            Precision::F64 => self.bring::<f64>(at),
+            Precision::F32 => self.bring::<f32>(at, &new_folder(at)),
+            Precision::F64 => self.bring::<f64>(at, &new_folder(at)),
         };
         let mut found = (0..self.chains.len()).map(bring).collect::<Result<Vec<Found>>>()?;
         compare_chains(&mut found.iter_mut().collect::<Vec<_>>());
         for (at, found) in found.iter().enumerate() {
-            self.results().write(found, &self.new_folder(at))?;
+            self.results().write(found, &new_folder(at))?;
         }
-        Run::write_config(&self.out, &self.recorded())
+        Run::write_config(&out, &self.recorded())?;
+        held.publish()
     }
 
     fn recorded(&self) -> Recorded {
@@ -122,10 +122,6 @@ impl Merge {
             sum_of_squares: self.sum_of_squares,
             noise: self.noise.as_ref(),
         }
-    }
-
-    fn new_folder(&self, at: usize) -> PathBuf {
-        Run::chain_folder(&self.out, at as u32 + 1)
     }
 
     fn with_reconstruction(&self) -> Option<(usize, usize)> {
@@ -160,31 +156,33 @@ impl Merge {
     }
 
     /// What all chains share: where the sites lie, graphs, and the eigenvalues of the data where a run has them.
-    fn copy_place(&self) -> Result<()> {
+    fn copy_place(&self, out: &Path) -> Result<()> {
         let first = &self.runs[0].folder;
         for name in [MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE] {
-            copy_if_there(first, &self.out, name)?;
+            copy_if_there(first, out, name)?;
         }
         if let Some(run) = self.runs.iter().find(|run| run.folder.join(evidence::FILE).is_file()) {
-            copy_if_there(&run.folder, &self.out, evidence::FILE)?;
+            copy_if_there(&run.folder, out, evidence::FILE)?;
         }
-        let (from, to) = (Shelf::inside(first), Shelf::inside(&self.out));
+        let (from, to) = (Shelf::inside(first), Shelf::inside(out));
         if !from.is_dir() {
             return Ok(());
         }
         fs::create_dir_all(&to).map_err(Error::write(&to))?;
         for entry in fs::read_dir(&from).map_err(Error::read(&from))? {
             let name = entry.map_err(Error::read(&from))?.file_name();
-            copy_file(&from.join(&name), &to.join(&name))?;
+            if name.to_string_lossy().ends_with(".safetensors") {
+                copy_file(&from.join(&name), &to.join(&name))?;
+            }
         }
         Ok(())
     }
 
     /// Brings a chain into its new folder, all but the results that depend on the other chains; returns what it has found.
-    fn bring<R: Real>(&self, at: usize) -> Result<Found> {
-        let (source, folder) = (&self.chains[at], self.new_folder(at));
+    fn bring<R: Real>(&self, at: usize, folder: &Path) -> Result<Found> {
+        let source = &self.chains[at];
         let run = &self.runs[source.run];
-        fs::create_dir_all(&folder).map_err(Error::write(&folder))?;
+        create_folder(folder)?;
         let own = run.recorded().fingerprint();
         let stored = checkpoint::open(&source.folder)?;
         let checkpoint = checkpoint::decode::<R>(&stored, &own, self.with_reconstruction())?;
@@ -196,13 +194,13 @@ impl Merge {
         let (from, to) = (source.folder.join(TRACE), folder.join(TRACE));
         trace::copy_as(&from, &to, at as u32 + 1, self.sweep)?;
         let draws = |folder: &Path| Draws::new(folder, self.settings.keep_draws);
-        draws(&source.folder).copy_to(&draws(&folder), checkpoint.posterior.n_kept)?;
+        draws(&source.folder).copy_to(&draws(folder), checkpoint.posterior.n_kept)?;
         if self.settings.reconstruct {
-            self.copy_reconstruction(run, &source.folder, &folder)?;
+            self.copy_reconstruction(run, &source.folder, folder)?;
         }
         let Checkpoint { sweep, state, posterior, counters } = checkpoint;
         let fingerprint = self.recorded().fingerprint();
-        checkpoint::save(&folder, &checkpoint::encode(&fingerprint, sweep, &state, &posterior, &counters))?;
+        checkpoint::save(folder, &checkpoint::encode(&fingerprint, sweep, &state, &posterior, &counters))?;
         Ok(self.results().of(&posterior, source.stream.seed))
     }
 
