@@ -273,3 +273,21 @@ fn with_missing_cells() {
 fn with_a_mask_and_missing_cells() {
     same_on_any_number_of_ranks::<f64>(Case { holes: true, mask: true, ..Case::default() });
 }
+
+/// A folder that another process has is refused on every rank, and none waits for the others.
+#[test]
+fn ranks_learn_that_a_folder_is_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let held = Held::for_new(&out, issfa::run::folder::Output::Run, false, &[]).unwrap();
+    let refusals = Local::run(3, |comm| {
+        let rows = Rows::from_values(vec![0.5f32; 60], &[6]).unwrap();
+        let request = Request::new(rows, Settings { sweeps: 3, ..Settings::default() }.check().unwrap());
+        let request = Request { ranks: Ranks::together(comm), ..request };
+        Session::new(request, Some(&out)).err().expect("it is refused").to_string()
+    });
+    let process = format!("is in use by process {}", std::process::id());
+    assert!(refusals.iter().all(|refusal| refusal.contains(&process)), "{refusals:?}");
+    drop(held);
+    assert!(!out.exists(), "nothing was made");
+}

@@ -178,3 +178,80 @@ impl Sink for FolderSink {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Rows;
+    use crate::fit::{Observer, Request, Session};
+    use crate::numeric::files::log;
+    use crate::run::settings::Settings;
+    use crate::run::trace::TraceRow;
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    /// Notes what the disk was waited for after each sweep.
+    #[derive(Default)]
+    struct Notes(Vec<Vec<String>>);
+
+    impl Observer for Notes {
+        fn sweep(&mut self, _: &TraceRow, _: u64, _: Duration) {
+            self.0.push(waited_for());
+        }
+        fn wants_stop(&self) -> bool {
+            false
+        }
+        fn note(&mut self, _: &str) {}
+    }
+
+    /// Files and folders (with a slash) below the run.
+    fn waited_for() -> Vec<String> {
+        let name = |(what, path): (&str, std::path::PathBuf)| {
+            let text = path.display().to_string();
+            let inside = text.split_once("/run").map_or("", |(_, inside)| inside.trim_start_matches('/')).to_string();
+            if what == "folder" { inside + "/" } else { inside }
+        };
+        log::take().into_iter().map(name).collect()
+    }
+
+    /// Whatever a checkpoint needs is on disk before the checkpoint is, and the checkpoint before anything goes on.
+    #[test]
+    fn what_a_checkpoint_needs_is_on_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let settings = Settings {
+            sweeps: 6,
+            burn_in: Some(2),
+            thin: Some(1),
+            checkpoint_every: "0s".into(),
+            noise: "white".into(),
+            ..Settings::default()
+        };
+        let values: Vec<f32> = (0..30 * 20).map(|at| ((at * 7919 % 1009) as f32 / 100.0).sin()).collect();
+        let request = Request::new(Rows::from_values(values, &[4, 5]).unwrap(), settings.check().unwrap());
+        let mut session = Session::new(request, Some(&run)).unwrap();
+        let mut notes = Notes::default();
+        log::take();
+        session.run(&mut notes).unwrap();
+        let of_results = waited_for();
+        // Until the first checkpoint files wait in a folder of their own; then they take their place.
+        let first = &notes.0[0];
+        for needed in ["config.toml", "trace.csv", "draws/preprocessing.safetensors", "checkpoint/state.safetensors"] {
+            assert!(first.iter().any(|name| name.ends_with(needed)), "{needed}: {first:?}");
+        }
+        assert!(first.iter().any(|name| name == "/"), "the folder itself: {first:?}");
+        // The row of a sweep is noted before its checkpoint, which comes into the notes of the next.
+        for (sweep, names) in notes.0.iter().enumerate().skip(3) {
+            let at = |wanted: &str| {
+                let found = names.iter().position(|name| name.starts_with(wanted));
+                found.unwrap_or_else(|| panic!("{wanted} after sweep {sweep}: {names:?}"))
+            };
+            let order = ["trace.csv", "draws/", "checkpoint/state", "checkpoint/"].map(at);
+            assert!(order[0] < order[2] && order[1] < order[2], "{names:?}");
+            assert!(names[order[2]..].contains(&"checkpoint/".to_string()), "{names:?}");
+        }
+        let of_results: BTreeSet<&str> = of_results.iter().map(String::as_str).collect();
+        for needed in ["features.npy", "weights.npy", "features.tsv", "activation.npy", "/"] {
+            assert!(of_results.contains(needed), "{needed}: {of_results:?}");
+        }
+    }
+}
