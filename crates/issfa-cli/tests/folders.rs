@@ -45,8 +45,33 @@ fn assert_same(bench: &Bench, one: &str, other: &str) {
     one.iter().for_each(|(name, bytes)| assert!(*bytes == other[name], "{name}"));
 }
 
-fn start(bench: &Bench, arguments: &str) -> Child {
-    bench.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary starts")
+/// A command at work, which ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args(["-s", name, &self.0.id().to_string()]).status().unwrap().success());
+    }
+
+    fn code(mut self) -> Option<i32> {
+        self.0.wait().unwrap().code()
+    }
+
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn start(bench: &Bench, arguments: &str) -> Running {
+    Running(bench.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary starts"))
 }
 
 fn wait_for(path: &Path) {
@@ -58,14 +83,10 @@ fn wait_for(path: &Path) {
 }
 
 /// A fit that will not end by itself, once it has kept some sweeps.
-fn endless(bench: &Bench, run: &str) -> Child {
+fn endless(bench: &Bench, run: &str) -> Running {
     let child = start(bench, &format!("{FIT} --sweeps 10000000 --checkpoint-every 0.1s --out {run}"));
     wait_for(&bench.path(run).join("draws/draw-000004.safetensors"));
     child
-}
-
-fn signal(child: &Child, name: &str) {
-    assert!(Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap().success());
 }
 
 fn copy_folder(from: &Path, to: &Path) {
@@ -75,8 +96,8 @@ fn copy_folder(from: &Path, to: &Path) {
 #[test]
 fn a_run_in_use_is_refused_and_can_be_read() {
     let bench = Bench::simulated();
-    let mut child = endless(&bench, "run");
-    let whose = format!("run is in use by process {} on ", child.id());
+    let child = endless(&bench, "run");
+    let whose = format!("run is in use by process {} on ", child.0.id());
     for command in [
         "resume run".to_string(),
         format!("{FIT} --sweeps 20 --out run"),
@@ -87,8 +108,8 @@ fn a_run_in_use_is_refused_and_can_be_read() {
         assert!(error.contains(&whose) && error.contains("--sweeps 10000000"), "{command}: {error}");
     }
     bench.ok("summary run");
-    signal(&child, "TERM");
-    assert_eq!(child.wait().unwrap().code(), Some(143));
+    child.signal("TERM");
+    assert_eq!(child.code(), Some(143));
     assert!(!bench.path("run/lock").exists());
     let sweeps: Vec<String> =
         bench.trace("run")[1..].iter().map(|line| line.split(',').nth(1).unwrap().into()).collect();
@@ -107,7 +128,7 @@ fn of_two_at_once_one_is_refused() {
         copy_folder(&bench.path("part"), &bench.path(&resumed));
         let commands = [format!("resume {resumed} --sweeps 500 --quiet"), format!("{FIT} --sweeps 500 --out {fitted}")];
         for (command, run) in commands.iter().zip([resumed, fitted]) {
-            let codes = [start(&bench, command), start(&bench, command)].map(|mut child| child.wait().unwrap().code());
+            let codes = [start(&bench, command), start(&bench, command)].map(Running::code);
             assert!(
                 codes.contains(&Some(0)) && codes.iter().all(|code| [Some(0), Some(2)].contains(code)),
                 "{codes:?}"
@@ -123,9 +144,8 @@ fn of_two_at_once_one_is_refused() {
 fn what_kill_9_leaves_needs_no_hand() {
     let bench = Bench::simulated();
     bench.ok(&format!("{FIT} --sweeps 60 --out whole"));
-    let mut child = endless(&bench, "run");
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let child = endless(&bench, "run");
+    child.kill();
     assert!(bench.path("run/lock").exists(), "it was held");
     bench.ok("resume run --time-budget 0.1s --quiet");
     assert!(!bench.path("run/lock").exists());
@@ -257,10 +277,9 @@ fn killed_commands_leave_nothing_in_the_way() {
     bench.npy("big.npy", &[3000, 120], &(0..3000 * 120).map(|at| (at as f64).sin()).collect::<Vec<_>>());
     for pause in [5, 40, 120] {
         for command in [simulate, transform] {
-            let mut child = start(&bench, &format!("{command} --overwrite"));
+            let child = start(&bench, &format!("{command} --overwrite"));
             std::thread::sleep(Duration::from_millis(pause));
-            child.kill().unwrap();
-            child.wait().unwrap();
+            child.kill();
         }
         bench.ok("simulate --rows 30 --heldout-rows 5 --grid 6x5 --features 2 --quiet --out big --overwrite");
         bench.ok("transform run sim/heldout.npy --quiet --out new --overwrite");
@@ -345,11 +364,11 @@ fn links_in_a_run_folder_are_not_followed() {
 #[test]
 fn a_closed_terminal_stops_a_fit_at_a_checkpoint_unless_it_is_to_go_on() {
     let bench = Bench::simulated();
-    let mut child = endless(&bench, "run");
+    let child = endless(&bench, "run");
     for _ in 0..3 {
-        signal(&child, "HUP");
+        child.signal("HUP");
     }
-    assert_eq!(child.wait().unwrap().code(), Some(129));
+    assert_eq!(child.code(), Some(129));
     let done = bench.trace("run").len() - 1;
     assert_eq!(bench.json("summary run --json")["sweeps_done"].as_u64(), Some(done as u64), "the last sweep is saved");
     assert!(bench.path("run/features.npy").is_file());
@@ -358,8 +377,8 @@ fn a_closed_terminal_stops_a_fit_at_a_checkpoint_unless_it_is_to_go_on() {
     // As under nohup.
     let program = assert_cmd::cargo::cargo_bin!("issfa").display().to_string();
     let script = format!("trap '' HUP; exec {program} {FIT} --sweeps 3000 --out immune");
-    let mut child = Command::new("sh").args(["-c", &script]).current_dir(bench.folder()).spawn().unwrap();
+    let child = Running(Command::new("sh").args(["-c", &script]).current_dir(bench.folder()).spawn().unwrap());
     wait_for(&bench.path("immune/checkpoint/state.safetensors"));
-    signal(&child, "HUP");
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    child.signal("HUP");
+    assert_eq!(child.code(), Some(0));
 }
