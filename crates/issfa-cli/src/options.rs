@@ -149,6 +149,11 @@ pub struct NewRowOptions {
 }
 
 impl NewRowOptions {
+    /// All files that are read for new rows.
+    pub fn files(&self, new: &[PathBuf]) -> Result<Vec<PathBuf>> {
+        Ok([expand_inputs(new)?, self.confounds.clone()].concat())
+    }
+
     /// The rows, and how they are to be prepared.
     pub fn rows(&self, files: &[PathBuf]) -> Result<(Rows, NewRowSettings)> {
         let confounds = match &self.confounds[..] {

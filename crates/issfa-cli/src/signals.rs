@@ -1,5 +1,5 @@
 //! Ctrl-C, SIGTERM and, as schedulers send it, SIGUSR1: the first asks for a stop after the sweep, the second one of the same
-//! kind ends at once.
+//! kind ends at once. SIGHUP, which comes when a terminal is closed, asks for a stop, too, however often it comes.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -26,9 +26,18 @@ impl Signals {
             // Registration fails only for signals that may not be caught; these may.
             let _ = flag::register_conditional_shutdown(signal, 128 + signal, once.clone());
             let _ = flag::register(signal, once);
-            let _ = flag::register_usize(signal, signals.came.clone(), signal as usize);
+            signals.note(signal);
+        }
+        #[cfg(unix)]
+        if !ignores_hangup() {
+            // The shell and the system both send it when a terminal goes, so that a second one means nothing.
+            signals.note(signal_hook::consts::SIGHUP);
         }
         signals
+    }
+
+    fn note(&self, signal: i32) {
+        let _ = flag::register_usize(signal, self.came.clone(), signal as usize);
     }
 
     /// Whether a stop was asked for.
@@ -45,5 +54,15 @@ impl Signals {
     /// The exit code that says so: 128 plus the signal's number.
     pub fn exit_code(&self) -> u8 {
         128 + self.came.load(Ordering::Relaxed) as u8
+    }
+}
+
+/// Whether whoever started this process wants it to outlive its terminal, as `nohup` does.
+#[cfg(unix)]
+fn ignores_hangup() -> bool {
+    // SAFETY: without a new action, sigaction writes the present one into a struct that is ours.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGHUP, std::ptr::null(), &mut now) == 0 && now.sa_sigaction == libc::SIG_IGN
     }
 }

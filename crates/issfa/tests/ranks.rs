@@ -10,6 +10,7 @@ use issfa::lab::chain::Chain;
 use issfa::lab::kernels::Kernel;
 use issfa::lab::numeric::linalg::Real;
 use issfa::run::folder::Run;
+use issfa::run::held::Held;
 use issfa::run::settings::{Precision, Settings};
 use issfa::run::trace::TraceRow;
 use std::fs;
@@ -116,9 +117,10 @@ fn run_fit<R: Real>(settings: &Settings, out: &Path, size: usize, n_sweeps: u64)
 
 fn run_resume(out: &Path, size: usize) {
     Local::run(size, |comm| {
+        let held = issfa::fit::hold(comm.as_ref(), out, false, || Held::of_run(out)).unwrap();
         let run = Run::open(out).unwrap();
         let ranks = ranks(comm, &run.checked.settings);
-        let mut session = Session::resume(&run, None, |request| request.ranks = ranks).unwrap();
+        let mut session = Session::resume(held, &run, None, |request| request.ranks = ranks).unwrap();
         assert_eq!(session.run(&mut Quiet { n_left: u64::MAX }).unwrap(), Ending::Finished);
     });
 }
@@ -270,4 +272,22 @@ fn with_missing_cells() {
 #[test]
 fn with_a_mask_and_missing_cells() {
     same_on_any_number_of_ranks::<f64>(Case { holes: true, mask: true, ..Case::default() });
+}
+
+/// A folder that another process has is refused on every rank, and none waits for the others.
+#[test]
+fn ranks_learn_that_a_folder_is_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let held = Held::for_new(&out, issfa::run::folder::Output::Run, false, &[]).unwrap();
+    let refusals = Local::run(3, |comm| {
+        let rows = Rows::from_values(vec![0.5f32; 60], &[6]).unwrap();
+        let request = Request::new(rows, Settings { sweeps: 3, ..Settings::default() }.check().unwrap());
+        let request = Request { ranks: Ranks::together(comm), ..request };
+        Session::new(request, Some(&out)).err().expect("it is refused").to_string()
+    });
+    let process = format!("is in use by process {}", std::process::id());
+    assert!(refusals.iter().all(|refusal| refusal.contains(&process)), "{refusals:?}");
+    drop(held);
+    assert!(!out.exists(), "nothing was made");
 }

@@ -8,7 +8,8 @@ use clap::Args;
 use issfa::Centering;
 use issfa::fit::Ranks;
 use issfa::report::write_truth_figures;
-use issfa::run::folder::{FIGURES, Output, check_output, prepare_output};
+use issfa::run::folder::{FIGURES, Output};
+use issfa::run::held::Held;
 use issfa::run::settings::Settings;
 use issfa::simulation::Simulation;
 use std::path::PathBuf;
@@ -25,8 +26,7 @@ pub struct Options {
 pub fn run(options: Options, common: &Common) -> Outcome {
     let (sim, fit) = (options.out.join("sim"), options.out.join("run"));
     let earlier = sim.join("simulation.toml").is_file();
-    check_output(&options.out, Output::Demo, common.overwrite || earlier)?;
-    prepare_output(&options.out, Output::Demo)?;
+    let _held = Held::for_new(&options.out, Output::Demo, common.overwrite || earlier, &[])?;
     let simulation = Simulation::small(1);
     common.say(&format!(
         "1. simulate: {} noisy images on {} made of {} smooth features, each used by {:.0}% of them",
@@ -35,7 +35,9 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         simulation.features,
         100.0 * simulation.density
     ));
-    simulation.write(&sim)?;
+    let mut held = Held::for_new(&sim, Output::Simulation, true, &[])?;
+    simulation.write(&held.begin()?)?;
+    held.publish()?;
     common.say("2. fit: the number of features, their smoothness and their use are learned");
     let settings = Settings {
         input: vec![std::path::absolute(sim.join("observations.npy")).unwrap_or_default()],
@@ -51,7 +53,9 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         center: Some(Centering::None),
         ..Settings::default()
     };
-    let fitted = fit_into(settings.check()?, &fit, Ranks::alone(), common)?.expect("alone, this process has it all");
+    let held = Held::for_new(&fit, Output::Run, true, &[])?;
+    let fitted = fit_into(settings.check()?, held, Ranks::alone(), common)?.expect("alone, this process has it all");
+    let _held_run = Held::of_run(&fit)?;
     common.say("3. compare with the truth");
     let report = issfa::evaluate::truth::evaluate(&fitted, &sim)?;
     write_truth_figures(&fitted, &sim, &fit.join(FIGURES))?;

@@ -10,9 +10,11 @@ use issfa::data::grid::show_grid;
 use issfa::data::read::{ENDINGS, expand_inputs};
 use issfa::data::{Centering, Detrend, Missing, Rows};
 use issfa::error::bytes;
-use issfa::fit::{About, Ending, Ranks, Request, Session};
+use issfa::fit::{About, Ending, Ranks, Request, Session, hold};
 use issfa::report::brain::{Which, check_background};
-use issfa::run::folder::{FIGURES, Output, check_output};
+use issfa::run::folder::{FIGURES, Output};
+use issfa::run::held::Held;
+use issfa::run::inputs;
 use issfa::run::settings::ThetaStep;
 use issfa::run::settings::{Checked, Precision, Preset, Settings, USUAL_BURN_IN, USUAL_THIN};
 use issfa::structure::{Shelf, expression};
@@ -283,22 +285,26 @@ fn set<T>(place: &mut T, given: Option<T>) {
 }
 
 pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
-    check_output(&options.out, Output::Run, common.overwrite)?;
     let checked = options.fit.checked()?;
+    let held = hold(job.comm.as_ref(), &options.out, true, || {
+        let inputs = inputs::files(&checked.settings.input, &checked.settings);
+        Held::for_new(&options.out, Output::Run, common.overwrite, &inputs)
+    })?;
     let ranks = options.ranks.divide(job, checked.settings.chains)?;
-    fit_into(checked, &options.out, ranks, common).map(|_| ())
+    fit_into(checked, held, ranks, common).map(|_| ())
 }
 
 /// Loads, announces, fits, and reports; returns what was fitted where this process has it.
-pub fn fit_into(checked: Checked, out: &Path, ranks: Ranks, common: &Common) -> Result<Option<Fitted>, Failure> {
+pub fn fit_into(checked: Checked, held: Held, ranks: Ranks, common: &Common) -> Result<Option<Fitted>, Failure> {
     let tell = |text: &str| common.say(text);
+    let out = held.folder().to_path_buf();
     checked.settings.background.as_deref().map_or(Ok(()), check_background)?;
-    let shelf = Shelf::beside(out, &tell);
+    let shelf = Shelf::beside(&out, &tell);
     let rows = Rows::open(&checked.settings.input)?;
     let early = early_signals(&ranks);
     let watch = early.as_ref().map(Signals::watch);
     let request = Request { shelf: Some(&shelf), ranks, watch, ..Request::new(rows, checked) };
-    run_session(Session::new(request, Some(out)), early, out, common)
+    run_session(Session::in_folder(request, held), early, &out, common)
 }
 
 /// Signals are heard while rows are read by one process; several ranks are ended by them until they all sweep.

@@ -6,6 +6,8 @@ use crate::options::Common;
 use clap::Args;
 use issfa::data::grid::show_grid;
 use issfa::fit::merge::Merge;
+use issfa::run::folder::Output;
+use issfa::run::held::Held;
 use issfa::summary::Fitted;
 use std::path::{Path, PathBuf};
 
@@ -24,9 +26,10 @@ pub struct Options {
 }
 
 pub fn run(options: Options, common: &Common) -> Outcome {
-    let merge = Merge::plan(&options.runs, &options.out, common.overwrite)?;
+    let merge = Merge::plan(&options.runs, &options.out)?;
+    let mut held = Held::for_new(&options.out, Output::Run, common.overwrite, &[])?;
     announce(&merge, &options.out, common);
-    merge.write()?;
+    merge.write(&mut held)?;
     let fitted = Fitted::open(&options.out)?;
     figures(&fitted, &options.out)?;
     let overview = fitted.summary();

@@ -7,7 +7,9 @@ use clap::Args;
 use issfa::data::Rows;
 use issfa::fit::{LookedAt, look_at_noise};
 use issfa::report::noise::write_noise_figures;
-use issfa::run::folder::{NOISE_REFERENCE, Output, check_output, prepare_output};
+use issfa::run::folder::{NOISE_REFERENCE, Output};
+use issfa::run::held::Held;
+use issfa::run::inputs;
 use issfa::structure::Shelf;
 use std::path::PathBuf;
 
@@ -25,16 +27,18 @@ pub struct Options {
 }
 
 pub fn run(options: Options, common: &Common) -> Outcome {
-    check_output(&options.out, Output::Noise, common.overwrite)?;
     let checked = options.fit.checked()?;
+    let inputs = inputs::files(&checked.settings.input, &checked.settings);
+    let mut held = Held::for_new(&options.out, Output::Noise, common.overwrite, &inputs)?;
     let tell = |text: &str| common.say(text);
     let shelf = Shelf::beside(&options.out, &tell);
     let rows = Rows::open(&checked.settings.input)?;
     let LookedAt { filter, structure, mask } = look_at_noise(&rows, &checked, &shelf)?;
     let reference = filter.reference();
-    prepare_output(&options.out, Output::Noise)?;
-    reference.to_bundle().save(&options.out.join(NOISE_REFERENCE))?;
-    write_noise_figures(reference, &structure, &mask, &options.out)?;
+    let place = held.begin()?;
+    reference.to_bundle().save(&place.join(NOISE_REFERENCE))?;
+    write_noise_figures(reference, &structure, &mask, &place)?;
+    held.publish()?;
     common.say(&format!("noise: {}", reference.findings.in_words()));
     common.say(&format!(
         "its level is {:.4} in the data's units; rows vary {:.2} times as much as differences of neighbours ({}), of which {} were \

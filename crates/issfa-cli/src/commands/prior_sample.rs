@@ -5,8 +5,9 @@ use crate::options::{Common, Prior, PriorOptions};
 use clap::Args;
 use issfa::data::write::write_npy_f32;
 use issfa::lab::rng::{Purpose, Streams};
-use issfa::run::folder::{Output, check_output, prepare_output};
-use issfa::structure::{Shelf, Spectrum};
+use issfa::run::folder::Output;
+use issfa::run::held::Held;
+use issfa::structure::{Shelf, Spectrum, expression};
 use issfa::{report, simulation};
 use std::path::PathBuf;
 
@@ -40,16 +41,18 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         options.count.saturating_add(8),
         Spectrum::example_theta,
     )?;
-    check_output(&options.out, Output::PriorSamples, common.overwrite)?;
-    prepare_output(&options.out, Output::PriorSamples)?;
+    let inputs = options.structure.as_deref().map_or(Vec::new(), expression::files);
+    let mut held = Held::for_new(&options.out, Output::PriorSamples, common.overwrite, &inputs)?;
+    let place = held.begin()?;
     let stream_of = |k| Streams::once(options.seed).stream(Purpose::Prior, 1, k);
     let images = simulation::prior_features(&structure, &spectrum, &theta, options.count, stream_of);
     let shape: Vec<usize> = std::iter::once(images.len()).chain(structure.grid().iter().copied()).collect();
     let flat: Vec<f32> = images.iter().flatten().map(|&x| x as f32).collect();
-    write_npy_f32(&options.out.join("samples.npy"), &shape, &flat)?;
+    write_npy_f32(&place.join("samples.npy"), &shape, &flat)?;
     let shown = theta.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
     let title = format!("{}, curve {}, theta = {shown}", structure.expression(), options.prior.curve);
-    report::write_prior_samples(&options.out, &images, structure.grid(), &title)?;
+    report::write_prior_samples(&place, &images, structure.grid(), &title)?;
+    held.publish()?;
     common.say(&format!(
         "{} samples: samples.npy, prior_samples.svg and .png in {}",
         images.len(),

@@ -6,6 +6,7 @@ use clap::Args;
 use issfa::report::brain::{Which, write_brain_figures};
 use issfa::report::{add_evidence, write_truth_figures};
 use issfa::run::folder::FIGURES;
+use issfa::run::held::Held;
 use issfa::summary::Fitted;
 use issfa::{Error, Result};
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ pub struct Options {
 }
 
 pub fn run(options: Options, common: &Common) -> Outcome {
+    let _held = Held::of_run(&options.run)?;
     let mut fitted = Fitted::open(&options.run)?;
     let folder = options.run.join(FIGURES);
     // The other figures do not need the data.

@@ -6,8 +6,9 @@ use crate::options::Common;
 use crate::ranks::Job;
 use crate::signals::Signals;
 use clap::Args;
-use issfa::fit::Session;
+use issfa::fit::{Session, hold};
 use issfa::run::folder::Run;
+use issfa::run::held::Held;
 use issfa::run::settings::parse_duration;
 use issfa::{Error, Result};
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ pub struct Options {
 }
 
 pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
+    let held = hold(job.comm.as_ref(), &options.run, false, || Held::of_run(&options.run))?;
     let mut run = Run::open(&options.run)?;
     require(&options.run, "run folder with a checkpoint", "checkpoint/state.safetensors")?;
     let settings = &mut run.checked.settings;
@@ -41,7 +43,7 @@ pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
     let ranks = options.ranks.divide(job, run.checked.settings.chains)?;
     let early = early_signals(&ranks);
     let watch = early.as_ref().map(Signals::watch);
-    let session = Session::resume(&run, None, |request| {
+    let session = Session::resume(held, &run, None, |request| {
         request.ranks = ranks;
         request.watch = watch;
     });

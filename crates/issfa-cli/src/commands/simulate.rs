@@ -5,7 +5,8 @@ use crate::options::{Common, named, numbers, pair};
 use clap::{Args, ValueEnum};
 use issfa::Result;
 use issfa::data::grid::{parse_grid, show_grid};
-use issfa::run::folder::{Output, check_output, prepare_output};
+use issfa::run::folder::Output;
+use issfa::run::held::Held;
 use issfa::simulation::{NoiseKind, Simulation, Traces};
 use issfa::structure::{Curve, Shelf, Spectrum, expression};
 use std::path::PathBuf;
@@ -111,9 +112,10 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let shelf = Shelf::beside(&options.out, &tell);
     let simulation = options.simulation(&shelf)?;
     let (structure, spectrum) = simulation.check(&shelf)?;
-    check_output(&options.out, Output::Simulation, common.overwrite)?;
-    prepare_output(&options.out, Output::Simulation)?;
-    simulation.write_checked(&options.out, &structure, &spectrum)?;
+    let inputs = simulation.structure.as_deref().map_or(Vec::new(), expression::files);
+    let mut held = Held::for_new(&options.out, Output::Simulation, common.overwrite, &inputs)?;
+    simulation.write_checked(&held.begin()?, &structure, &spectrum)?;
+    held.publish()?;
     common.say(&format!(
         "simulated {} + {} rows on {} with {} features in {}; next: issfa fit {} --grid {}{} --out run",
         simulation.rows,

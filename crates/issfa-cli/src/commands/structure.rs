@@ -5,8 +5,9 @@ use crate::options::{Common, Prior, PriorOptions};
 use clap::{Args, Subcommand};
 use issfa::data::grid::show_grid;
 use issfa::report;
-use issfa::run::folder::{Output, check_output, prepare_output};
-use issfa::structure::{Shelf, Spectrum, Structure};
+use issfa::run::folder::Output;
+use issfa::run::held::Held;
+use issfa::structure::{Shelf, Spectrum, Structure, expression};
 use issfa::summary::text::figure;
 use std::path::PathBuf;
 
@@ -48,11 +49,13 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let Prior { structure, spectrum, theta } =
         options.prior.build(Some(&options.structure), &shelf, N_IMAGES, usual)?;
     let earlier = options.out.join("eigenvectors.svg").is_file();
-    check_output(&options.out, Output::StructureShown, common.overwrite || earlier)?;
-    prepare_output(&options.out, Output::StructureShown)?;
+    let inputs = expression::files(&options.structure);
+    let mut held = Held::for_new(&options.out, Output::StructureShown, common.overwrite || earlier, &inputs)?;
+    let place = held.begin()?;
     describe(&structure, &spectrum, &theta);
-    report::write_eigenvectors(&options.out, &structure, &spectrum, &theta)?;
-    structure.save_graphs(&options.out)?;
+    report::write_eigenvectors(&place, &structure, &spectrum, &theta)?;
+    structure.save_graphs(&place)?;
+    held.publish()?;
     common.say(&format!("eigenvectors: {}", options.out.join("eigenvectors.png").display()));
     Ok(())
 }

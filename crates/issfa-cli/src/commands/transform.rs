@@ -6,7 +6,8 @@ use clap::Args;
 use issfa::Result;
 use issfa::data::write::{NpyWriter, write_npy_f32};
 use issfa::new_rows::transform::CenterNew;
-use issfa::run::folder::{ACTIVATION, Output, RECONSTRUCTION, WEIGHTS, check_output, prepare_output};
+use issfa::run::folder::{ACTIVATION, Output, RECONSTRUCTION, WEIGHTS};
+use issfa::run::held::Held;
 use issfa::summary::Fitted;
 use issfa::summary::export::{self, RunImages};
 use std::path::PathBuf;
@@ -40,15 +41,16 @@ pub fn run(options: Options, common: &Common) -> Outcome {
             "centred by the training means; for images of another run or subject --center-new own is usually better",
         );
     }
-    check_output(&options.out, Output::Transform, common.overwrite)?;
     fitted.check_ids(&options.drop)?;
-    prepare_output(&options.out, Output::Transform)?;
+    let inputs = options.how.files(&options.new)?;
+    let mut held = Held::for_new(&options.out, Output::Transform, common.overwrite, &inputs)?;
+    let place = held.begin()?;
     let (n_rows, ids) = (observations.n_rows(), fitted.ids());
     let k = ids.len();
     let shape: Vec<usize> = std::iter::once(n_rows).chain(fitted.structure().grid().iter().copied()).collect();
-    let mut reconstruction = NpyWriter::create(&options.out.join(RECONSTRUCTION), &shape)?;
+    let mut reconstruction = NpyWriter::create(&place.join(RECONSTRUCTION), &shape)?;
     let runs = observations.runs();
-    let mut images = observations.space().map(|space| RunImages::new(&options.out, space, &runs));
+    let mut images = observations.space().map(|space| RunImages::new(&place, space, &runs));
     let (mut weights, mut activation) = (Vec::new(), Vec::new());
     fitted.transform_batches(&observations, &how, &mut |batch| {
         weights.extend_from_slice(&batch.weights);
@@ -60,13 +62,14 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         reconstruction.write_values(&batch.reconstruction)
     })?;
     reconstruction.finish()?;
-    write_npy_f32(&options.out.join(WEIGHTS), &[n_rows, k], &weights)?;
-    write_npy_f32(&options.out.join(ACTIVATION), &[n_rows, k], &activation)?;
+    write_npy_f32(&place.join(WEIGHTS), &[n_rows, k], &weights)?;
+    write_npy_f32(&place.join(ACTIVATION), &[n_rows, k], &activation)?;
     let mut files = "weights.npy, activation.npy, reconstruction.npy".to_string();
     if observations.space().is_some() {
-        export::write_courses(&ids, &weights, &activation, &runs, &options.out)?;
+        export::write_courses(&ids, &weights, &activation, &runs, &place)?;
         files += ", and reconstruction_*.nii.gz, weights_*.tsv, activation_*.tsv for each run";
     }
+    held.publish()?;
     common.say(&format!(
         "{n_rows} rows, {k} features, mean over {} draws: {files} in {}",
         fitted.n_draws(),

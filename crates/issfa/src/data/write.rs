@@ -98,6 +98,7 @@ mod tests {
     use super::*;
     use crate::data::read::npy::{read_npy_f32, read_npy_f64};
     use crate::error::Error;
+    use crate::numeric::files::log::fill_disk;
     use crate::numeric::files::write_atomically;
     use std::fs;
 
@@ -167,21 +168,19 @@ mod tests {
         assert_eq!(names(folder.path()), ["a.npy"]);
     }
 
-    /// `/dev/full` behind the temporary name is a disk without room.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_full_disk_leaves_the_earlier_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.npy");
         write_npy_f32(&path, &[2], &[1.0, 2.0]).unwrap();
-        let fill = || std::os::unix::fs::symlink("/dev/full", folder.path().join("a.npy.tmp")).unwrap();
+        fill_disk(true);
         for n_values in [1, 100_000] {
-            fill();
             let error = write_npy_f64(&path, &[n_values], &vec![0.5; n_values]).unwrap_err();
             assert!(matches!(&error, Error::Write { path: named, .. } if *named == path), "{error}");
         }
-        fill();
         assert!(write_atomically(&path, b"text").is_err());
+        fill_disk(false);
         assert_eq!(read_npy_f32(&path).unwrap().1, [1.0, 2.0]);
         assert_eq!(names(folder.path()), ["a.npy"]);
     }

@@ -105,6 +105,19 @@ pub enum Error {
     )]
     OutputExists { path: PathBuf },
 
+    /// Another process writes to the folder.
+    #[error("{} is in use by {by}; wait until it ends", path.display())]
+    InUse { path: PathBuf, by: String },
+
+    /// A file that is to be read lies where results would take its place.
+    #[error(
+        "{} is read by this command and lies in {}, where it would be replaced; move it, or choose another {}",
+        input.display(),
+        out.display(),
+        setting("out")
+    )]
+    InputInOutput { input: PathBuf, out: PathBuf },
+
     /// A folder given as a run or simulation lacks a file that every one has.
     #[error("{} is not a {kind}: it has no {missing}", path.display())]
     NotA { kind: &'static str, path: PathBuf, missing: &'static str },

@@ -32,6 +32,7 @@ mod text;
 pub mod ticks;
 
 use crate::error::{Error, Result};
+use crate::numeric::files::write_lightly;
 use canvas::Shape;
 use png_bytes::PngColours;
 use std::path::Path;
@@ -77,13 +78,9 @@ impl Figure {
     /// Writes `NAME.svg` and `NAME.png` into the folder, which is made where it is missing.
     pub fn save(&self, folder: &Path, name: &str) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(Error::write(folder))?;
-        write(&folder.join(format!("{name}.svg")), self.svg.as_bytes())?;
-        write(&folder.join(format!("{name}.png")), &self.png())
+        write_lightly(&folder.join(format!("{name}.svg")), self.svg.as_bytes())?;
+        write_lightly(&folder.join(format!("{name}.png")), &self.png())
     }
-}
-
-fn write(path: &Path, contents: &[u8]) -> Result<()> {
-    std::fs::write(path, contents).map_err(Error::write(path))
 }
 
 /// What the tests of the sibling files ask of every figure: its tags close, its PNG has the right size and is not blank.

@@ -70,7 +70,9 @@ impl Account {
 
     fn save<R: Real>(&mut self, chain: u32, sweep: u64, state: &State<R>, sink: &mut dyn Sink) -> Result<()> {
         let bundle = checkpoint::encode(&self.fingerprint, sweep, state, &self.posterior, &self.counters);
+        let start = Instant::now();
         sink.save(chain, self.posterior.n_kept, bundle)?;
+        self.counters.seconds_saving += start.elapsed().as_secs_f64();
         self.sweep = sweep;
         Ok(())
     }
@@ -236,10 +238,12 @@ impl<'a, R: Real> ChainRun<'a, R> {
         let (Some(account), Some(sink)) = (&mut self.account, sink) else { return Ok(()) };
         let state = gathered.as_ref().unwrap_or(&self.chain.state);
         account.posterior.add(state, &about.shown(), settings.exceed);
-        match means.flatten() {
-            Some(means) => sink.draw(self.number, self.n_kept, draws::encode(state, &means, self.chain.sweep)),
-            None => Ok(()),
+        if let Some(means) = means.flatten() {
+            let start = Instant::now();
+            sink.draw(self.number, self.n_kept, draws::encode(state, &means, self.chain.sweep))?;
+            account.counters.seconds_saving += start.elapsed().as_secs_f64();
         }
+        Ok(())
     }
 
     fn save(&mut self, sink: &mut Option<Box<dyn Sink>>) -> Result<()> {

@@ -7,15 +7,15 @@ use crate::data::read::npy::read_npy_f32;
 use crate::data::{Mask, read};
 use crate::error::{Error, Result, Verb, action, setting};
 use crate::noise::Reference;
-use crate::numeric::files::copy_file;
+use crate::numeric::files::{copy_file, create_folder};
 use crate::numeric::linalg::Real;
 use crate::pca::evidence;
 use crate::run::checkpoint::{self, Checkpoint};
 use crate::run::draws::Draws;
 use crate::run::folder::{
-    CONFIG, MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, Output, RECONSTRUCTION, Run, TRACE, WEIGHTS,
-    check_output, prepare_output,
+    CONFIG, MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, RECONSTRUCTION, Run, TRACE, WEIGHTS,
 };
+use crate::run::held::{Held, refuse_links};
 use crate::run::record::{ChainStream, InputRecord, Record, Recorded};
 use crate::run::settings::{Precision, Settings};
 use crate::run::trace;
@@ -36,7 +36,6 @@ pub struct Merge {
     pub settings: Settings,
     /// The sweep at which every chain stands.
     pub sweep: u64,
-    out: PathBuf,
     record: Record,
     sum_of_squares: f64,
     structure: Structure,
@@ -59,13 +58,13 @@ pub struct Source {
 
 impl Merge {
     /// Checks everything that can be checked before anything is written.
-    pub fn plan(folders: &[PathBuf], out: &Path, overwrite: bool) -> Result<Merge> {
+    pub fn plan(folders: &[PathBuf], out: &Path) -> Result<Merge> {
         check_folders(folders, out)?;
-        check_output(out, Output::Run, overwrite)?;
         let runs = folders.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<_>>>()?;
         let Some((first, others)) = runs.split_first() else {
             return Err(Error::TooFewRuns { run: out.to_path_buf() });
         };
+        runs.iter().try_for_each(|run| refuse_links(&run.folder))?;
         others.iter().try_for_each(|other| check_same(first, other))?;
         let chains: Vec<Source> = runs.iter().enumerate().flat_map(|(at, run)| sources(at, run)).collect();
         check_streams(&runs, &chains)?;
@@ -84,8 +83,7 @@ impl Merge {
             ..first.record.clone()
         };
         let settings = Settings { chains: chains.len() as u32, ..first.checked.settings.clone() };
-        let out = out.to_path_buf();
-        let merge = Merge { settings, sweep, out, record, sum_of_squares, structure, mask, space, noise, runs, chains };
+        let merge = Merge { settings, sweep, record, sum_of_squares, structure, mask, space, noise, runs, chains };
         merge.chains.iter().try_for_each(|source| merge.check_chain(source))?;
         Ok(merge)
     }
@@ -95,36 +93,37 @@ impl Merge {
         &self.structure
     }
 
-    /// Makes the merged run. Its `config.toml` comes last: without it the folder is not taken for a run.
-    pub fn write(&self) -> Result<()> {
-        prepare_output(&self.out, Output::Run)?;
-        self.copy_place()?;
+    /// Makes the merged run.
+    pub fn write(&self, held: &mut Held) -> Result<()> {
+        let out = held.begin()?;
+        self.copy_place(&out)?;
         let bring = |at: usize| match self.settings.precision {
-            Precision::F32 => self.bring::<f32>(at),
-            Precision::F64 => self.bring::<f64>(at),
+            Precision::F32 => self.bring::<f32>(at, &out),
+            Precision::F64 => self.bring::<f64>(at, &out),
         };
         let brought = (0..self.chains.len()).map(bring).collect::<Result<Vec<(Posterior, Found)>>>()?;
-        self.write_results(brought)?;
-        Run::write_config(&self.out, &self.recorded())
+        self.write_results(brought, &out)?;
+        Run::write_config(&out, &self.recorded())?;
+        held.publish()
     }
 
     /// The results of every chain, and of all together.
-    fn write_results(&self, chains: Vec<(Posterior, Found)>) -> Result<()> {
+    fn write_results(&self, chains: Vec<(Posterior, Found)>, out: &Path) -> Result<()> {
         let (posteriors, mut found): (Vec<_>, Vec<_>) = chains.into_iter().unzip();
         let n_kept: Vec<u64> = posteriors.iter().map(|posterior| posterior.n_kept).collect();
         let mut all = self.results().of(&Posterior::joined(posteriors.into_iter()), self.chains[0].stream.seed);
         compare_chains(&mut found.iter_mut().collect::<Vec<_>>(), &mut all);
         for (at, found) in found.iter().enumerate() {
-            self.results().write(found, &self.new_results(at))?;
+            self.results().write(found, &self.new_results(out, at))?;
         }
-        self.results().write(&all, &self.out)?;
+        self.results().write(&all, out)?;
         if !self.settings.reconstruct {
             return Ok(());
         }
-        let part = |(at, n): (usize, &u64)| (self.new_results(at).join(RECONSTRUCTION), *n);
+        let part = |(at, n): (usize, &u64)| (self.new_results(out, at).join(RECONSTRUCTION), *n);
         let parts: Vec<_> = n_kept.iter().enumerate().filter(|(_, n)| **n > 0).map(part).collect();
         let space = self.space.as_ref().map(|space| (space, &self.mask, &self.record.runs[..]));
-        join_reconstructions(&parts, &self.out, space)
+        join_reconstructions(&parts, out, space)
     }
 
     fn recorded(&self) -> Recorded {
@@ -143,12 +142,8 @@ impl Merge {
         }
     }
 
-    fn new_folder(&self, at: usize) -> PathBuf {
-        Run::chain_folder(&self.out, at as u32 + 1)
-    }
-
-    fn new_results(&self, at: usize) -> PathBuf {
-        Run::results_folder(&self.out, at as u32 + 1, self.chains.len() as u32)
+    fn new_results(&self, out: &Path, at: usize) -> PathBuf {
+        Run::results_folder(out, at as u32 + 1, self.chains.len() as u32)
     }
 
     fn with_reconstruction(&self) -> Option<(usize, usize)> {
@@ -183,34 +178,35 @@ impl Merge {
     }
 
     /// What all chains share: where the sites lie, graphs, and the eigenvalues of the data where a run has them.
-    fn copy_place(&self) -> Result<()> {
+    fn copy_place(&self, out: &Path) -> Result<()> {
         let first = &self.runs[0].folder;
         for name in [MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE] {
-            copy_if_there(first, &self.out, name)?;
+            copy_if_there(first, out, name)?;
         }
         if let Some(run) = self.runs.iter().find(|run| run.folder.join(evidence::FILE).is_file()) {
-            copy_if_there(&run.folder, &self.out, evidence::FILE)?;
+            copy_if_there(&run.folder, out, evidence::FILE)?;
         }
-        let (from, to) = (Shelf::inside(first), Shelf::inside(&self.out));
+        let (from, to) = (Shelf::inside(first), Shelf::inside(out));
         if !from.is_dir() {
             return Ok(());
         }
         fs::create_dir_all(&to).map_err(Error::write(&to))?;
         for entry in fs::read_dir(&from).map_err(Error::read(&from))? {
             let name = entry.map_err(Error::read(&from))?.file_name();
-            copy_file(&from.join(&name), &to.join(&name))?;
+            if name.to_string_lossy().ends_with(".safetensors") {
+                copy_file(&from.join(&name), &to.join(&name))?;
+            }
         }
         Ok(())
     }
 
     /// Brings a chain into its new folder, all but the results that depend on the other chains; returns what it has found.
-    fn bring<R: Real>(&self, at: usize) -> Result<(Posterior, Found)> {
-        let (source, folder) = (&self.chains[at], self.new_folder(at));
+    fn bring<R: Real>(&self, at: usize, out: &Path) -> Result<(Posterior, Found)> {
+        let (source, folder) = (&self.chains[at], &Run::chain_folder(out, at as u32 + 1));
         let run = &self.runs[source.run];
-        let results = self.new_results(at);
-        for made in [&folder, &results] {
-            fs::create_dir_all(made).map_err(Error::write(made))?;
-        }
+        let results = self.new_results(out, at);
+        create_folder(folder)?;
+        create_folder(&results)?;
         let own = run.recorded().fingerprint();
         let stored = checkpoint::open(&source.folder)?;
         let checkpoint = checkpoint::decode::<R>(&stored, &own, self.with_reconstruction())?;
@@ -222,13 +218,13 @@ impl Merge {
         let (from, to) = (source.folder.join(TRACE), folder.join(TRACE));
         trace::copy_as(&from, &to, at as u32 + 1, self.sweep)?;
         let draws = |folder: &Path| Draws::new(folder, self.settings.keep_draws);
-        draws(&source.folder).copy_to(&draws(&folder), checkpoint.posterior.n_kept)?;
+        draws(&source.folder).copy_to(&draws(folder), checkpoint.posterior.n_kept)?;
         if self.settings.reconstruct {
             self.copy_reconstruction(run, &source.results, &results)?;
         }
         let Checkpoint { sweep, state, posterior, counters } = checkpoint;
         let fingerprint = self.recorded().fingerprint();
-        checkpoint::save(&folder, &checkpoint::encode(&fingerprint, sweep, &state, &posterior, &counters))?;
+        checkpoint::save(folder, &checkpoint::encode(&fingerprint, sweep, &state, &posterior, &counters))?;
         let found = self.results().of(&posterior, source.stream.seed);
         Ok((Posterior { reconstruction: None, ..posterior }, found))
     }

@@ -21,7 +21,7 @@ pub use folder_sink::FolderSink;
 pub use memory_sink::MemorySink;
 pub use noise::{LookedAt, look_at_noise};
 pub use prepared::{About, Earlier, Prepared, Request, memory_needed};
-pub use ranks::Ranks;
+pub use ranks::{Ranks, hold};
 pub use session::Session;
 pub use sink::Sink;
 

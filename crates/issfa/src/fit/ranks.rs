@@ -11,6 +11,7 @@ use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::linalg::Real;
 use crate::run::checkpoint::Checkpoint;
 use crate::run::codec::{put_state, take_state};
+use crate::run::held::Held;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -62,6 +63,11 @@ impl Ranks {
         (chain as usize - 1) % self.n_groups == self.group
     }
 
+    /// Holds a run folder, new or not: rank 0 for all, which learn of it where it is refused.
+    pub fn hold(&self, folder: &Path, is_new: bool, take: impl FnOnce() -> Result<Held>) -> Result<Held> {
+        hold(self.all.as_ref(), folder, is_new, take)
+    }
+
     /// Waits until all ranks are here.
     pub(super) fn meet(&self) {
         if self.all.size() > 1 {
@@ -77,6 +83,24 @@ impl Ranks {
             Some(Next::End(ending)) => ending,
             _ => Ending::Finished,
         }
+    }
+}
+
+/// [`Ranks::hold`] before ranks are divided.
+pub fn hold(comm: &dyn Comm, folder: &Path, is_new: bool, take: impl FnOnce() -> Result<Held>) -> Result<Held> {
+    if comm.size() == 1 {
+        return take();
+    }
+    let own = if comm.rank() == 0 { take() } else { Ok(Held::by_rank_0(folder, is_new)) };
+    let mut refusal = own.as_ref().err().map_or(Vec::new(), |error| error.to_string().into_bytes());
+    comm.broadcast(&mut refusal);
+    match (own, &refusal[..]) {
+        (Ok(held), []) => Ok(held),
+        (Ok(_), refusal) => {
+            let problem = format!("refused by rank 0: {}", String::from_utf8_lossy(refusal));
+            Err(Error::malformed(folder, problem))
+        }
+        (refused, _) => refused,
     }
 }
 

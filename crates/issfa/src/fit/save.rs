@@ -1,6 +1,6 @@
 //! A fitted model as a run folder.
 
-use super::folder_sink::FolderSink;
+use super::folder_sink::{write_noise, write_place};
 use crate::data::Array;
 use crate::data::write::write_npy_f32;
 use crate::error::{Error, Result};
@@ -8,7 +8,8 @@ use crate::numeric::bytes::Stored;
 use crate::numeric::files::write_atomically;
 use crate::run::checkpoint;
 use crate::run::draws::{Draws, KeptDraws};
-use crate::run::folder::{Output, RECONSTRUCTION, Run, TRACE, check_output, prepare_output};
+use crate::run::folder::{Output, RECONSTRUCTION, Run, TRACE};
+use crate::run::held::Held;
 use crate::run::trace::TraceWriter;
 use crate::summary::Fitted;
 use crate::summary::export::RunImages;
@@ -19,32 +20,27 @@ impl Fitted {
     /// Writes a fit that is in memory as a run folder, which must not exist yet. Every command takes it; only going on with
     /// it needs the rows again.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        check_output(folder, Output::Run, false)?;
         if let Some(own) = &self.folder {
             let problem = format!("the fit has a folder, {}; copy that", own.display());
             return Err(Error::malformed(folder, problem));
         }
-        prepare_output(folder, Output::Run)?;
-        self.structure.save_graphs(folder)?;
-        FolderSink::new(folder).write_place(
-            &self.mask,
-            self.structure.grid(),
-            self.space.as_ref(),
-            &self.preprocessing,
-        )?;
-        FolderSink::new(folder).write_noise(self.noise.as_deref())?;
+        let mut held = Held::for_new(folder, Output::Run, false, &[])?;
+        let place = held.begin()?;
+        self.structure.save_graphs(&place)?;
+        write_place(&place, &self.mask, self.structure.grid(), self.space.as_ref(), &self.preprocessing)?;
+        write_noise(&place, self.noise.as_deref())?;
         for chain in 0..self.chains.len() {
-            self.save_chain(chain, folder)?;
+            self.save_chain(chain, &place)?;
         }
         if self.settings().chains > 1 {
-            self.results().write(&self.found, folder)?;
-            self.save_rows(self.reconstruction.as_ref(), folder)?;
+            self.results().write(&self.found, &place)?;
+            self.save_rows(self.reconstruction.as_ref(), &place)?;
         }
         if let Some(curve) = &self.evidence {
-            curve.write(folder)?;
+            curve.write(&place)?;
         }
-        // Last: without it the folder is not taken for a run.
-        Run::write_config(folder, &self.recorded())
+        Run::write_config(&place, &self.recorded())?;
+        held.publish()
     }
 
     fn save_chain(&self, at: usize, run: &Path) -> Result<()> {
@@ -53,7 +49,7 @@ impl Fitted {
         fs::create_dir_all(folder).map_err(Error::write(folder))?;
         let mut trace = TraceWriter::create(&folder.join(TRACE), self.record.theta.len())?;
         chain.trace.iter().try_for_each(|row| trace.push(row))?;
-        trace.flush()?;
+        trace.sync()?;
         let draws = Draws::new(folder, self.settings().keep_draws);
         draws.create(&self.preprocessing)?;
         if let KeptDraws::Memory(kept) = &chain.draws {

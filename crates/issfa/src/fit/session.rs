@@ -12,9 +12,10 @@ use crate::error::{Error, Result, Verb, action};
 use crate::model::State;
 use crate::numeric::linalg::Real;
 use crate::pca::evidence::{self, EvidenceCurve};
-use crate::run::checkpoint;
-use crate::run::folder::Run;
+use crate::run::folder::{Output, Run};
+use crate::run::held::Held;
 use crate::run::settings::{Precision, Settings};
+use crate::run::{checkpoint, inputs};
 use crate::structure::Shelf;
 use crate::summary::results::compare_chains;
 use crate::summary::{ChainRecord, Fitted, Found};
@@ -52,6 +53,8 @@ struct Task<R> {
     prepared: Prepared<R>,
     /// The state of another run to start from.
     start: Option<State<R>>,
+    /// Whether it is still to take the place of an earlier fit.
+    is_new: bool,
     /// What the chains of this rank's group have come to.
     chains: BTreeMap<u32, (Account, Found)>,
     /// What all chains have found together.
@@ -61,7 +64,7 @@ struct Task<R> {
 fn load(request: Request) -> Result<Box<dyn Engine>> {
     fn task<R: Real>(request: Request) -> Result<Box<dyn Engine>> {
         let prepared = Prepared::<R>::load(request)?;
-        Ok(Box::new(Task { prepared, start: None, chains: BTreeMap::new(), found: None }))
+        Ok(Box::new(Task { prepared, start: None, is_new: false, chains: BTreeMap::new(), found: None }))
     }
     if request.checked.settings.precision == Precision::F64 {
         return task::<f64>(request);
@@ -85,16 +88,27 @@ impl Session {
         Session::new(Request::new(rows, settings.clone().check()?), None)
     }
 
-    /// A fit into a run folder, or in memory. Nothing is written before it runs; then a run that is in the folder already is
-    /// replaced.
+    /// A fit into a run folder, or in memory. A run that is in the folder already is replaced once the new one has its first
+    /// checkpoint.
     pub fn new(request: Request, folder: Option<&Path>) -> Result<Session> {
+        let Some(folder) = folder else {
+            let engine = load(request)?;
+            return Ok(Session::with(engine, None, false, || Box::new(MemorySink::default())));
+        };
+        let inputs = inputs::files(request.rows.paths(), &request.checked.settings);
+        let held = request.ranks.hold(folder, true, || Held::for_new(folder, Output::Run, true, &inputs))?;
+        Session::in_folder(request, held)
+    }
+
+    /// A fit into a run folder that is held already; under ranks by rank 0.
+    pub fn in_folder(request: Request, held: Held) -> Result<Session> {
         let engine = load(request)?;
-        Ok(Session::with(engine, folder, false, || Box::new(MemorySink::default())))
+        Ok(Session::with(engine, Some(held), false, || Box::new(MemorySink::default())))
     }
 
     /// Goes on with a run folder; the settings of `run` may ask for more sweeps. Rows are those of its inputs, unless they
-    /// are given. `request` may change who shares the work and who watches.
-    pub fn resume(run: &Run, rows: Option<Rows>, prepare: impl FnOnce(&mut Request)) -> Result<Session> {
+    /// are given. `request` may change who shares the work and who watches. The folder is held since before `run` was read.
+    pub fn resume(held: Held, run: &Run, rows: Option<Rows>, prepare: impl FnOnce(&mut Request)) -> Result<Session> {
         let rows = rows.map_or_else(|| run.rows(), Ok)?;
         let shelf = Shelf::of(&run.folder, &run.record.graphs);
         let mut request = Request::new(rows, run.checked.clone());
@@ -107,11 +121,12 @@ impl Session {
         });
         prepare(&mut request);
         let engine = load(request)?;
-        Ok(Session::with(engine, Some(&run.folder), true, || Box::new(MemorySink::default())))
+        Ok(Session::with(engine, Some(held), true, || Box::new(MemorySink::default())))
     }
 
     /// Goes on with a fitted model until it has done `sweeps` in all; the rows are those it was fitted to.
     pub fn go_on(fitted: &Fitted, rows: Rows, sweeps: u64) -> Result<Session> {
+        let held = fitted.folder.as_deref().map(Held::of_run).transpose()?;
         let mut settings = fitted.settings().clone();
         if sweeps < settings.sweeps {
             return Err(Error::setting("sweeps", sweeps, "a run cannot be made shorter"));
@@ -124,7 +139,7 @@ impl Session {
         let shelf = fitted.folder.as_deref().map(|folder| Shelf::of(folder, &fitted.record.graphs));
         request.shelf = shelf.as_ref();
         let engine = load(request)?;
-        let mut session = Session::with(engine, fitted.folder.as_deref(), true, || Box::new(MemorySink::of(fitted)));
+        let mut session = Session::with(engine, held, true, || Box::new(MemorySink::of(fitted)));
         if fitted.folder.is_none() {
             session.earlier = (1..).zip(fitted.chains.iter().cloned()).collect();
             session.earlier_found = Some(fitted.found.clone());
@@ -134,16 +149,16 @@ impl Session {
 
     fn with(
         engine: Box<dyn Engine>,
-        folder: Option<&Path>,
+        held: Option<Held>,
         has_begun: bool,
         memory: impl FnOnce() -> Box<dyn Sink>,
     ) -> Session {
-        let sink = || match folder {
-            Some(folder) => Box::new(FolderSink::new(folder)) as Box<dyn Sink>,
+        let folder = held.as_ref().map(|held| held.folder().to_path_buf());
+        let sink = || match held {
+            Some(held) => Box::new(FolderSink::new(held)) as Box<dyn Sink>,
             None => memory(),
         };
         let sink = engine.about().is_first().then(sink);
-        let folder = folder.map(Path::to_path_buf);
         Session { engine, sink, folder, has_begun, earlier: BTreeMap::new(), earlier_found: None }
     }
 
@@ -210,6 +225,19 @@ impl Session {
     }
 }
 
+/// Every group of ranks has begun: rank 0 puts the new fit in its place, and the others go on there.
+fn take_place(about: &About, sink: &mut Option<Box<dyn Sink>>) -> Result<()> {
+    about.ranks.meet();
+    if about.is_first_of_all() {
+        sink.as_mut().map_or(Ok(()), |sink| sink.take_place())?;
+    }
+    about.ranks.meet();
+    if !about.is_first_of_all() {
+        sink.as_mut().map_or(Ok(()), |sink| sink.take_place())?;
+    }
+    Ok(())
+}
+
 /// What all chains have found together, so far; every chain gets the best matches of its features in the others.
 fn join(own: &mut BTreeMap<u32, (Account, Found)>, about: &About, sink: &mut dyn Sink) -> Result<Found> {
     let (n_chains, seed) = (about.checked.settings.chains, about.schedule(1).seed);
@@ -250,10 +278,12 @@ impl<R: Real> Engine for Task<R> {
         about.ranks.meet();
         sink.as_mut().filter(|_| about.is_first_of_all()).map_or(Ok(()), |sink| sink.begin(about))?;
         about.ranks.meet();
+        self.is_new = true;
         Ok(())
     }
 
     fn run(&mut self, observer: &mut dyn Observer, sink: &mut Option<Box<dyn Sink>>) -> Result<Ending> {
+        let is_new = std::mem::take(&mut self.is_new);
         let about = &self.prepared.about;
         let n_chains = about.checked.settings.chains;
         let own: Vec<u32> = (1..=n_chains).filter(|&chain| about.ranks.runs_chain(chain)).collect();
@@ -267,6 +297,9 @@ impl<R: Real> Engine for Task<R> {
         for (at, &number) in own.iter().enumerate() {
             watcher.sweeps_to_come = (own.len() - at - 1) as u64 * about.checked.settings.sweeps;
             let mut chain = ChainRun::start(&self.prepared, number, self.start.as_ref(), sink)?;
+            if is_new && at == 0 {
+                take_place(about, sink)?;
+            }
             ending = chain.run(&mut watcher, sink)?;
             if let (Some(mut account), Some(sink)) = (chain.into_account(), sink.as_mut()) {
                 let found = account.give_results(about, number, sink.as_mut())?;

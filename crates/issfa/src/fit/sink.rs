@@ -14,8 +14,13 @@ use std::sync::Arc;
 /// Takes what a fit gives, chain by chain (from 1), and gives back what it takes to go on. Under ranks one belongs to rank 0
 /// of each group that runs a chain.
 pub trait Sink: Send {
-    /// A new fit begins: what was there of an earlier one goes.
+    /// A new fit begins.
     fn begin(&mut self, about: &About) -> Result<()>;
+
+    /// The first chains of a new fit have their first checkpoints: what was there of an earlier one goes.
+    fn take_place(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// A fit goes on, perhaps for longer than it was planned.
     fn go_on(&mut self, about: &About) -> Result<()>;

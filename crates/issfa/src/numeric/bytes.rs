@@ -1,7 +1,10 @@
 //! Named arrays in one file (safetensors), written atomically: checkpoints, draws and what `transform` needs.
 
 use crate::error::{Error, Result};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use crate::numeric::files::PendingFile;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -83,27 +86,44 @@ impl Bundle {
 
     /// Writes everything to a temporary file, flushes it to disk and renames it.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let (views, header) = (self.views(), self.header());
-        let temporary = path.with_extension("tmp");
-        let write = || -> std::io::Result<()> {
-            // The library makes files that only their owner may read; results get the usual permissions.
-            let usual = fs::File::create(&temporary)?.metadata()?.permissions();
-            safetensors::serialize_to_file(views, Some(header), &temporary).map_err(into_io)?;
-            fs::set_permissions(&temporary, usual)?;
-            fs::File::open(&temporary)?.sync_all()?;
-            fs::rename(&temporary, path)
-        };
-        write().map_err(|source| {
-            let _ = fs::remove_file(&temporary);
-            Error::write(path)(source)
-        })
+        let order = RefCell::new(Vec::new());
+        let outlines = self.arrays.iter().map(|(name, dtype, shape, bytes)| {
+            let outline = Outline { dtype: *dtype, shape, bytes, order: &order };
+            (name.as_str(), outline)
+        });
+        let head = safetensors::serialize(outlines, Some(self.header())).expect("named arrays can be written");
+        let mut file = PendingFile::create(path)?;
+        file.append(&head)?;
+        order.into_inner().into_iter().try_for_each(|bytes| file.append(bytes))?;
+        file.finish()
     }
 }
 
-fn into_io(error: safetensors::SafeTensorError) -> std::io::Error {
-    match error {
-        safetensors::SafeTensorError::IoError(error) => error,
-        other => std::io::Error::other(other.to_string()),
+/// An array that keeps its values to itself and notes when it is their turn: what is written of several are the header and
+/// the order, and no second copy of the values is made.
+struct Outline<'a, 'b> {
+    dtype: Dtype,
+    shape: &'a [usize],
+    bytes: &'a [u8],
+    order: &'b RefCell<Vec<&'a [u8]>>,
+}
+
+impl View for Outline<'_, '_> {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        self.order.borrow_mut().push(self.bytes);
+        Cow::Borrowed(&[])
+    }
+
+    fn data_len(&self) -> usize {
+        self.bytes.len()
     }
 }
 

@@ -20,6 +20,9 @@ pub struct Counters {
     pub kernels: BTreeMap<String, (f64, u64, u64)>,
     /// Of all sweeps.
     pub seconds: f64,
+    /// Of writing draws and checkpoints, and of waiting until the disk has them; but for the last checkpoint.
+    #[serde(default)]
+    pub seconds_saving: f64,
     /// Bytes that rank 0 brought to messages in sweeps; none where it is alone.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes_sent: u64,

@@ -10,7 +10,7 @@ use crate::data::Preprocessing;
 use crate::error::{Error, Result};
 use crate::model::State;
 use crate::numeric::bytes::{Bundle, Stored};
-use crate::numeric::files::copy_file;
+use crate::numeric::files::{copy_file, create_folder, sync_folder};
 use crate::numeric::linalg::Real;
 use crate::spectral::FeatureSpectra;
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ impl Draws {
 
     /// Makes the folder and stores what new rows need to be prepared like the old ones.
     pub fn create(&self, preprocessing: &Preprocessing) -> Result<()> {
-        fs::create_dir_all(&self.folder).map_err(Error::write(&self.folder))?;
+        create_folder(&self.folder)?;
         let mut bundle = Bundle::default();
         bundle.note("format", FORMAT.to_string());
         put_preprocessing(&mut bundle, preprocessing);
@@ -71,6 +71,11 @@ impl Draws {
     /// Stores the draw of the `n_kept`-th kept sweep.
     pub fn store(&self, n_kept: u64, draw: &Bundle) -> Result<()> {
         draw.save(&self.path(n_kept))
+    }
+
+    /// Waits until the disk knows of all draws.
+    pub fn sync(&self) -> Result<()> {
+        sync_folder(&self.folder)
     }
 
     /// Where a draw lies.
@@ -101,7 +106,7 @@ impl Draws {
 
     /// Copies the even set after `n_kept` kept sweeps to another chain, with what new rows need.
     pub fn copy_to(&self, other: &Draws, n_kept: u64) -> Result<()> {
-        fs::create_dir_all(&other.folder).map_err(Error::write(&other.folder))?;
+        create_folder(&other.folder)?;
         let own = self.list()?.into_iter().filter(|(number, _)| self.holds(*number, n_kept)).map(|(_, path)| path);
         for path in own.chain([self.folder.join(PREPROCESSING)]) {
             copy_file(&path, &other.folder.join(path.file_name().unwrap_or_default()))?;

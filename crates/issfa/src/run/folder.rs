@@ -4,12 +4,11 @@ use super::record::{Record, Recorded};
 use super::settings::Checked;
 use crate::data::nifti::Header;
 use crate::data::{Mask, Preprocessing, Rows, read};
-use crate::error::{Error, Result, setting};
+use crate::error::{Error, Result};
 use crate::noise::Reference;
 use crate::numeric::files::write_atomically;
 use crate::run::draws::Draws;
 use crate::structure::{Shelf, Structure, expression};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Settings and record.
@@ -160,7 +159,7 @@ impl Run {
     }
 }
 
-/// The folders that commands make.
+/// The folders that commands make; [`Held`](super::held::Held) is how they are written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Of a fit.
@@ -179,7 +178,23 @@ pub enum Output {
     Demo,
 }
 
+/// Whether a folder of a run has the name of a further chain's.
+pub(super) fn is_chain(name: &str) -> bool {
+    name.strip_prefix("chain-").is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
 impl Output {
+    /// All of them.
+    pub(super) const ALL: [Output; 7] = [
+        Output::Run,
+        Output::Simulation,
+        Output::Transform,
+        Output::PriorSamples,
+        Output::StructureShown,
+        Output::Noise,
+        Output::Demo,
+    ];
+
     /// Everything that may be in such a folder.
     fn names(self) -> &'static [&'static str] {
         match self {
@@ -237,52 +252,13 @@ impl Output {
         }
     }
 
-    fn makes(self, name: &str) -> bool {
+    /// Whether the command makes a file or folder of this name.
+    pub(super) fn makes(self, name: &str) -> bool {
         let of_a_run = |start: &str, end: &str| name.starts_with(start) && name.ends_with(end);
         let is_per_run =
             of_a_run("weights_", ".tsv") || of_a_run("activation_", ".tsv") || of_a_run("reconstruction_", ".nii.gz");
         self.names().contains(&name)
-            || self == Output::Run && name.starts_with("chain-")
+            || self == Output::Run && is_chain(name)
             || matches!(self, Output::Run | Output::Transform) && is_per_run
     }
-}
-
-/// Whether results may be written to `folder`: it is not there, or empty, or may be replaced and holds nothing that the
-/// same command did not make.
-pub fn check_output(folder: &Path, output: Output, overwrite: bool) -> Result<()> {
-    if folder.is_file() {
-        return Err(Error::malformed(folder, format!("is a file; choose a folder for {}", setting("out"))));
-    }
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(source) => return Err(Error::Write { path: folder.to_path_buf(), source }),
-    };
-    let mut names: Vec<String> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into()).collect();
-    names.sort();
-    if names.is_empty() {
-        return Ok(());
-    }
-    if !overwrite {
-        return Err(Error::OutputExists { path: folder.to_path_buf() });
-    }
-    match names.iter().find(|name| !output.makes(name)) {
-        None => Ok(()),
-        Some(foreign) => Err(Error::malformed(
-            folder,
-            format!(
-                "holds '{foreign}', which this command does not make, so it is not replaced; move it or choose another {}",
-                setting("out")
-            ),
-        )),
-    }
-}
-
-/// Makes `folder` empty and ready, under the conditions of [`check_output`] with leave to overwrite.
-pub fn prepare_output(folder: &Path, output: Output) -> Result<()> {
-    check_output(folder, output, true)?;
-    if folder.is_dir() {
-        fs::remove_dir_all(folder).map_err(Error::write(folder))?;
-    }
-    fs::create_dir_all(folder).map_err(Error::write(folder))
 }

@@ -7,6 +7,7 @@ use crate::data::runs::read_runs;
 use crate::data::{Covariates, Detrend, Mask, Missing, Observations, Rows, read};
 use crate::error::{Error, Result};
 use crate::numeric::bytes::Element;
+use crate::structure::expression;
 use std::path::{Path, PathBuf};
 
 /// Refuses what came along with the rows and is named in the settings too.
@@ -21,6 +22,19 @@ pub fn check(rows: &Rows, settings: &Settings) -> Result<()> {
         None => Ok(()),
         Some((name, _)) => Err(Error::setting(name, "given twice", "it came along with the rows too; give it once")),
     }
+}
+
+/// The files that are read for a fit of these inputs: all that the settings name, but not a run to start from.
+pub fn files(inputs: &[PathBuf], settings: &Settings) -> Vec<PathBuf> {
+    let named =
+        |text: &Option<String>, words: &[&str]| text.as_deref().filter(|text| !words.contains(text)).map(PathBuf::from);
+    let noise = Some(settings.noise.clone());
+    let of_structure = settings.structure.as_deref().map_or(Vec::new(), expression::files);
+    let others = [&settings.runs, &settings.heldout, &settings.background].into_iter().flatten();
+    let mut files: Vec<PathBuf> = inputs.iter().chain(&settings.confounds).chain(others).cloned().collect();
+    files.extend(named(&settings.mask, &["auto"]).into_iter().chain(named(&noise, &["reference", "white"])));
+    files.extend(of_structure);
+    files
 }
 
 /// The rows divided into runs, without the volumes that are dropped at the start of each.

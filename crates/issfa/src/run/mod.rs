@@ -3,8 +3,11 @@
 pub mod checkpoint;
 pub mod codec;
 pub mod draws;
+mod entries;
 pub mod folder;
+pub mod held;
 pub mod inputs;
+mod lock;
 pub mod record;
 pub mod settings;
 pub mod trace;

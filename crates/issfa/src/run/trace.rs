@@ -4,10 +4,10 @@ use crate::chain::sweep::SweepInfo;
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
 use crate::model::{Model, State};
-use crate::numeric::files::write_atomically;
+use crate::numeric::files::{begin_anew, cut, sync_file, write_atomically};
 use crate::numeric::linalg::Real;
 use crate::numeric::table::{Format, Row};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -178,7 +178,7 @@ pub struct TraceWriter {
 impl TraceWriter {
     /// Starts a new trace.
     pub fn create(path: &Path, n_theta: usize) -> Result<TraceWriter> {
-        let file = File::create(path).map_err(Error::write(path))?;
+        let file = begin_anew(path)?;
         let mut writer = TraceWriter { path: path.to_path_buf(), file: BufWriter::new(file) };
         writer.write(&TABLE.line(&TraceRow::columns(n_theta)))?;
         writer.flush()?;
@@ -197,8 +197,7 @@ impl TraceWriter {
             }
             length += line.len();
         }
-        let file = OpenOptions::new().append(true).open(path).map_err(Error::write(path))?;
-        file.set_len(length as u64).map_err(Error::write(path))?;
+        let file = cut(path, length as u64)?;
         Ok(TraceWriter { path: path.to_path_buf(), file: BufWriter::new(file) })
     }
 
@@ -210,6 +209,12 @@ impl TraceWriter {
     /// Hands all rows to the system.
     pub fn flush(&mut self) -> Result<()> {
         self.file.flush().map_err(Error::write(&self.path))
+    }
+
+    /// Waits until the disk has all rows.
+    pub fn sync(&mut self) -> Result<()> {
+        self.flush()?;
+        sync_file(self.file.get_ref(), &self.path)
     }
 
     fn write(&mut self, text: &str) -> Result<()> {
@@ -246,6 +251,7 @@ pub fn copy_as(from: &Path, to: &Path, chain: u32, sweep: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
 
     fn row(sweep: u64) -> TraceRow {
         TraceRow {

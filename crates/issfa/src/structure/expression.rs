@@ -95,6 +95,19 @@ pub fn with_absolute_files(text: &str) -> Result<String> {
     Ok(if has_files { axes.iter().map(one).collect::<Vec<_>>().join(" x ") } else { text.to_string() })
 }
 
+/// The files that an expression names.
+pub fn files(text: &str) -> Vec<std::path::PathBuf> {
+    let one = |axis: &Axis, argument: &Argument| match (axis.word.as_str(), argument.text.strip_prefix("levels=")) {
+        ("graph", _) => Some(argument.text.as_str().into()),
+        ("wavelet", Some(levels)) if inline_levels(levels).is_none() => Some(levels.into()),
+        _ => None,
+    };
+    let axes = parse(text).unwrap_or_default();
+    axes.iter()
+        .flat_map(|axis| axis.arguments.iter().flatten().filter_map(move |argument| one(axis, argument)))
+        .collect()
+}
+
 /// How a graph is written.
 pub fn graph_word(path: &FilePath) -> String {
     format!("graph({})", quoted(&path.display().to_string()))

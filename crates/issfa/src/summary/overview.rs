@@ -83,6 +83,8 @@ pub struct Overview {
     pub seconds_per_sweep: f64,
     /// The share of each kernel in the time of a sweep.
     pub kernel_shares: BTreeMap<String, f64>,
+    /// Seconds of writing draws and checkpoints and of waiting for the disk, over those of the sweeps.
+    pub saving_share: f64,
     /// What rank 0 brought to the messages of a sweep; 0 where it was alone.
     pub bytes_sent_per_sweep: f64,
     /// What looks wrong, and what to do.
@@ -137,6 +139,7 @@ impl Overview {
             acceptance: rates(&counters),
             seconds_per_sweep: mean_of(&chains, |row| row.seconds),
             kernel_shares: shares(&counters),
+            saving_share: counters.seconds_saving / counters.seconds.max(1e-12),
             bytes_sent_per_sweep: counters.bytes_sent as f64 / n_sweeps.max(1) as f64,
             verdict: Vec::new(),
             features: table.clone(),
@@ -252,6 +255,7 @@ fn cap_is_larger(cap: Option<usize>, wanted: usize) -> bool {
 
 fn add(total: &mut Counters, own: &Counters) {
     total.seconds += own.seconds;
+    total.seconds_saving += own.seconds_saving;
     for (name, (seconds, proposed, accepted)) in &own.kernels {
         let sums = total.kernels.entry(name.clone()).or_default();
         sums.0 += seconds;
