@@ -1,6 +1,6 @@
 """What the noise reference does, on real data and on simulated ones; prints tables and writes bench/noise.json.
 
-    bench/run noise [--data FOLDER] [--only table neurons hidden simulated] [--quick]
+    bench/run noise [--data FOLDER] [--only table neurons hidden simulated rows] [--quick]
 
 Real data are not part of the project: FOLDER (default ../shared/data) holds them, as its README says. Parts:
 
@@ -12,6 +12,9 @@ Real data are not part of the project: FOLDER (default ../shared/data) holds the
               FastICA and NMF told the number of cells, and PCA of as many components
 3. hidden     a fifth of the cells of rows left out of the fit is predicted: reference, white, and probabilistic PCA
 4. simulated  the paper's simulation with white, site, smooth and both kinds of noise: reference and white
+5. rows       whether noise that differs between rows would earn its place: haxby with every row divided by the root of its own
+              residual variance (of a first fit, over the mean of its run), beside rows as they are, by the hidden cells of a run
+              left out, which is the same for both
 
 --quick takes few sweeps, to see whether the script works: its numbers mean nothing, and go to target/noise_quick.json.
 """
@@ -206,7 +209,57 @@ def simulated(_, scratch, quick):
     return found
 
 
-PARTS = {"table": table, "neurons": neurons, "hidden": hidden, "simulated": simulated}
+def rows(data, scratch, quick):
+    import nibabel
+
+    haxby = data / "haxby"
+    slices, motion = sorted(haxby.glob("run-*_slice.nii.gz")), sorted(haxby.glob("run-*_motion.txt"))
+    found = {}
+    for name, with_confounds in [("trend and motion taken out", True), ("trend taken out", False)]:
+        runs, means = [], []
+        for image, table in zip(slices, motion):
+            values = nibabel.load(image).get_fdata()
+            grid, values = values.shape[:2], values.reshape(-1, values.shape[-1]).T
+            confounds = np.loadtxt(table)[:, : 6 if with_confounds else 0]
+            design = np.column_stack([np.ones(len(values)), np.linspace(-1, 1, len(values)), confounds - confounds.mean(0)])
+            means.append(values.mean(0))
+            runs.append(values - design @ np.linalg.lstsq(design, values, rcond=None)[0])
+        mean = np.mean(means, 0)
+        inside = mean > np.quantile(mean, 0.98) / 3
+        np.save(scratch / "mask.npy", inside.reshape(grid).astype(np.uint8))
+
+        def save(prefix, list_of_runs):
+            paths = [scratch / f"{prefix}-{at + 1:02}.npy" for at in range(len(list_of_runs))]
+            for path, values in zip(paths, list_of_runs):
+                np.save(path, values.reshape(-1, *grid).astype(np.float32))
+            return paths
+
+        plain = save("plain", runs)
+        row = {"as they are": [], "divided": [], "sd of ln variance": [], "by chance": float(np.sqrt(2 / inside.sum()))}
+        for seed in (1, 2):
+            def fit(paths, out):
+                issfa.call("fit", *paths, "--mask", scratch / "mask.npy", "--sweeps", 20 if quick else 800, "--seed", seed, "--reconstruct",
+                           "--out", out, "--overwrite", "--quiet")
+                report = issfa.call_json("evaluate", out, "--data", plain[-1], "--hide", 0.2, "--seed", 1)
+                return {"r2": report["r2"], "K": issfa.call_json("summary", out)["quantities"][0]["mean"]}
+
+            row["as they are"].append(fit(plain[:-1], scratch / "plain"))
+            denoised = np.load(scratch / "plain/reconstruction.npy").reshape(-1, inside.size)
+            left = np.concatenate(runs[:-1])[:, inside] - denoised[:, inside]
+            variance = ((left / left.std(0)) ** 2).mean(1)
+            ends = np.cumsum([len(values) for values in runs[:-1]])
+            of_rows = [part / part.mean() for part in np.split(variance, ends[:-1])]
+            row["sd of ln variance"].append(float(np.log(np.concatenate(of_rows)).std()))
+            divided = [values / np.sqrt(own)[:, None] for values, own in zip(runs, of_rows)]
+            row["divided"].append(fit(save("divided", divided), scratch / "divided"))
+        found[name] = row
+        show = lambda key: ", ".join(f"{fit['r2']:.4f} (K {fit['K']:.0f})" for fit in row[key])
+        print(f"{name:28} sd of ln variance over rows {row['sd of ln variance'][0]:.3f} ({row['by chance']:.3f} by chance); R2 as they are "
+              f"{show('as they are')}; divided {show('divided')}", flush=True)
+    return found
+
+
+PARTS = {"rows": rows, "table": table, "neurons": neurons, "hidden": hidden, "simulated": simulated}
 
 
 def main():

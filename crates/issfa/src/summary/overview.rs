@@ -163,20 +163,7 @@ impl Overview {
             return verdict;
         }
         let k = &self.quantities[0];
-        if k.split_r_hat > 1.1 {
-            verdict.push(format!(
-                "The number of features is still drifting (split R-hat {:.2}): {}.",
-                k.split_r_hat,
-                action(Verb::Resume).on(&self.run).with(setting("sweeps").to("+500"))
-            ));
-        }
-        for quantity in self.quantities[1..].iter().filter(|q| q.split_r_hat > 1.1) {
-            let name = &quantity.name;
-            verdict.push(format!(
-                "{name} has not settled (split R-hat {:.2}): give it more sweeps.",
-                quantity.split_r_hat
-            ));
-        }
+        verdict.extend(self.judge_mixing());
         if cap.is_some_and(|cap| k.quantiles[2] >= cap as f64) {
             verdict.push(format!("The number of features stands at its cap: raise {}.", setting("max-features")));
         }
@@ -200,6 +187,47 @@ impl Overview {
             verdict.push("Nothing looks wrong.".into());
         }
         verdict
+    }
+}
+
+/// The largest split R-hat of what has settled.
+const SETTLED: f64 = 1.05;
+/// As many independent draws make shares and intervals that can be believed.
+const ENOUGH: f64 = 100.0;
+
+impl Overview {
+    /// Whether the chains have settled, and how much more they would need.
+    fn judge_mixing(&self) -> Vec<String> {
+        let mut verdict = Vec::new();
+        let (k, others) = (&self.quantities[0], &self.quantities[1..]);
+        if k.split_r_hat > SETTLED {
+            let r_hat = k.split_r_hat;
+            verdict
+                .push(format!("The number of features is still drifting (split R-hat {r_hat:.2}): {}.", self.longer()));
+        }
+        let drifts = |q: &&Quantity| q.split_r_hat > SETTLED;
+        let drifting: Vec<String> =
+            others.iter().filter(drifts).map(|q| format!("{} ({:.2})", q.name, q.split_r_hat)).collect();
+        if !drifting.is_empty() {
+            verdict.push(format!("Not settled yet, by split R-hat: {}. Give it more sweeps.", drifting.join(", ")));
+        }
+        let few: Vec<&Quantity> = self.quantities.iter().filter(|q| q.effective_sample_size < ENOUGH).collect();
+        if drifting.is_empty() && k.split_r_hat <= SETTLED && !few.is_empty() {
+            let names: Vec<String> =
+                few.iter().map(|q| format!("{} ({:.0})", q.name, q.effective_sample_size)).collect();
+            let names = names.join(", ");
+            verdict.push(format!(
+                "Fewer than {ENOUGH:.0} independent draws of {names}: their intervals are rough; {}.",
+                self.longer()
+            ));
+        }
+        verdict
+    }
+
+    /// Twice as many sweeps after burn-in.
+    fn longer(&self) -> String {
+        let more = (self.sweeps_done.saturating_sub(self.burn_in)).max(100);
+        action(Verb::Resume).on(&self.run).with(setting("sweeps").to(format!("+{more}"))).to_string()
     }
 }
 
