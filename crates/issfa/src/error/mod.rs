@@ -271,6 +271,15 @@ impl Error {
         Error::Malformed { path: path.to_path_buf(), problem: problem.into() }
     }
 
+    /// A file that cannot be read or is not what it should be, with what can be done about it.
+    pub fn with_remedy(self, remedy: impl std::fmt::Display) -> Error {
+        match self {
+            Error::Malformed { path, problem } => Error::Malformed { path, problem: format!("{problem}; {remedy}") },
+            Error::Read { path, source } => Error::malformed(&path, format!("cannot be read ({source}); {remedy}")),
+            other => other,
+        }
+    }
+
     /// An expression that cannot be read; `position` counts characters from 0.
     pub fn expression(text: &str, position: usize, problem: impl Into<String>) -> Error {
         Error::Expression { text: text.to_string(), position, problem: problem.into() }

@@ -3,14 +3,17 @@
 use super::folder_sink::FolderSink;
 use crate::data::write::write_npy_f32;
 use crate::error::{Error, Result};
-use crate::numeric::bytes::Stored;
 use crate::numeric::files::write_atomically;
-use crate::run::checkpoint;
-use crate::run::draws::{Draws, KeptDraws};
-use crate::run::folder::{Output, RECONSTRUCTION, Run, TRACE, check_output, prepare_output};
+use crate::run::checkpoint::{self, Belongings};
+use crate::run::checksums::seal;
+use crate::run::draws::{Draws, DrawsPlace};
+use crate::run::folder::{
+    Output, RECONSTRUCTION, Run, TRACE, check_output, prepare_output, reconstruction_image,
+};
 use crate::run::trace::TraceWriter;
 use crate::summary::Fitted;
 use crate::summary::export::RunImages;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -49,12 +52,18 @@ impl Fitted {
         chain.trace.iter().try_for_each(|row| trace.push(row))?;
         trace.flush()?;
         let draws = Draws::new(folder, self.settings().keep_draws);
-        draws.create(&self.preprocessing)?;
-        if let KeptDraws::Memory(kept) = &chain.draws {
+        let mut belongings = Belongings {
+            chain: at as u32 + 1,
+            trace: trace.mark(),
+            draws: BTreeMap::new(),
+            preprocessing: draws.create(&self.preprocessing)?,
+        };
+        if let DrawsPlace::Memory(kept) = &chain.draws.place {
             kept.iter().try_for_each(|(number, draw)| write_atomically(&draws.path(*number), draw.bytes()))?;
+            belongings.draws = kept.iter().map(|(number, draw)| (*number, draw.checksum().to_string())).collect();
         }
         if let Some(stored) = &chain.checkpoint {
-            write_checkpoint(folder, stored)?;
+            checkpoint::save(folder, stored.to_bundle(), &belongings)?;
         }
         if let Some(array) = &chain.reconstruction {
             write_npy_f32(&folder.join(RECONSTRUCTION), &array.shape, &array.values)?;
@@ -62,14 +71,9 @@ impl Fitted {
             for row in 0..array.shape[0] {
                 images.as_mut().map_or(Ok(()), |images| images.push(array.row(row), &self.mask))?;
             }
+            let images = self.record.runs.iter().map(|run| reconstruction_image(&run.name));
+            seal(folder, &images.chain([RECONSTRUCTION.to_string()]).collect::<Vec<_>>())?;
         }
         self.results().write(&chain.found, folder)
     }
-}
-
-fn write_checkpoint(folder: &Path, stored: &Stored) -> Result<()> {
-    let path = checkpoint::path(folder);
-    let parent = path.parent().unwrap_or(folder);
-    fs::create_dir_all(parent).map_err(Error::write(parent))?;
-    write_atomically(&path, stored.bytes())
 }

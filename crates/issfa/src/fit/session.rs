@@ -13,6 +13,7 @@ use crate::model::State;
 use crate::numeric::linalg::Real;
 use crate::pca::evidence::{self, EvidenceCurve};
 use crate::run::checkpoint;
+use crate::run::draws::{DrawsPlace, KeptDraws};
 use crate::run::folder::Run;
 use crate::run::settings::{Precision, Settings};
 use crate::structure::Shelf;
@@ -207,7 +208,7 @@ impl<R: Real> Task<R> {
         for chain in (1..=about.checked.settings.chains).filter(|chain| !self.chains.contains_key(chain)) {
             // Run by another group of ranks.
             let Some(stored) = sink.checkpoint(chain)? else { continue };
-            let posterior = checkpoint::posterior(&stored, &fingerprint, about.with_reconstruction())?;
+            let posterior = checkpoint::posterior(&stored, &fingerprint, &about.record.sizes(), false)?;
             others.insert(chain, about.results().of(&posterior, about.schedule(chain).seed));
         }
         let own = self.chains.iter_mut().map(|(chain, (_, found))| (*chain, found));
@@ -247,12 +248,17 @@ impl<R: Real> Engine for Task<R> {
         for (at, &number) in own.iter().enumerate() {
             watcher.sweeps_to_come = (own.len() - at - 1) as u64 * about.checked.settings.sweeps;
             let mut chain = ChainRun::start(&self.prepared, number, self.start.as_ref(), sink)?;
+            let notes = sink.as_mut().map_or(Vec::new(), |sink| sink.take_notes());
+            notes.iter().for_each(|note| watcher.observer.note(note));
             ending = chain.run(&mut watcher, sink)?;
             if let (Some(mut account), Some(sink)) = (chain.into_account(), sink.as_mut()) {
                 let found = account.give_results(about, number, sink.as_mut())?;
                 // The sink has it in the checkpoint.
                 account.posterior = Posterior::new(None);
                 self.chains.insert(number, (account, found));
+                if ending == Ending::Finished {
+                    sink.finish_chain(number)?;
+                }
             }
             if ending != Ending::Finished {
                 break;
@@ -276,14 +282,15 @@ impl<R: Real> Engine for Task<R> {
 
     fn chains(&self, sink: &dyn Sink) -> Result<BTreeMap<u32, ChainRecord>> {
         let record = |(&chain, (account, found)): (&u32, &(Account, Found))| {
-            let is_in_memory = matches!(sink.draws(chain)?, crate::run::draws::KeptDraws::Memory(_));
+            let place = sink.draws(chain)?;
+            let is_in_memory = matches!(place, DrawsPlace::Memory(_));
             let record = ChainRecord {
                 trace: account.trace.clone(),
                 sweep: account.sweep,
                 counters: account.counters.clone(),
                 found: found.clone(),
                 has_results: true,
-                draws: sink.draws(chain)?,
+                draws: KeptDraws { sizes: self.about().record.sizes(), place },
                 checkpoint: if is_in_memory { sink.checkpoint(chain)? } else { None },
                 reconstruction: sink.denoised(chain),
             };

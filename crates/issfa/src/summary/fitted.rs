@@ -9,7 +9,8 @@ use crate::error::{Error, Result, Verb, action};
 use crate::noise::{Filter, Reference};
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Counters};
-use crate::run::draws::{Draws, KeptDraws};
+use crate::run::checksums::Checksums;
+use crate::run::draws::{Draws, DrawsPlace, KeptDraws};
 use crate::run::folder::{FEATURE_TABLE, Run, TRACE};
 use crate::run::inputs;
 use crate::run::record::{Record, Recorded};
@@ -76,21 +77,37 @@ impl Fitted {
         if folders.is_empty() {
             return Err(Error::NotA { kind: "run folder", path: folder.to_path_buf(), missing: TRACE });
         }
-        fitted.preprocessing = run.preprocessing()?;
-        fitted.chains = folders.iter().map(|folder| fitted.read_chain(folder)).collect::<Result<_>>()?;
+        for folder in &folders {
+            let chain = fitted.read_chain(folder)?;
+            fitted.chains.push(chain);
+        }
         Ok(fitted)
     }
 
-    fn read_chain(&self, folder: &Path) -> Result<ChainRecord> {
-        let (sweep, counters) = checkpoint::peek(folder)?;
-        let draws = Draws::new(folder, self.checked.settings.keep_draws).list()?;
+    /// Reads a chain, and with the first one how new rows are prepared.
+    fn read_chain(&mut self, folder: &Path) -> Result<ChainRecord> {
+        let (stored, path) = (checkpoint::open(folder)?, folder.join(TRACE));
+        checkpoint::check_origin(&stored, &self.recorded().fingerprint())?;
+        let (belongings, sizes) = (checkpoint::belongings(&stored)?, self.record.sizes());
+        let draws = Draws::new(folder, self.checked.settings.keep_draws);
+        if self.chains.is_empty() {
+            self.preprocessing = draws.preprocessing(&belongings, &sizes)?;
+        }
+        let resume = action(Verb::Resume).on(self.name().display());
+        let remedy = format!("put back a copy, try {resume} (an older checkpoint may do with less of it), or fit again");
+        let (sweep, rows) = (stored.number("sweep")?, trace::read(&path, &belongings.trace));
+        let rows = rows.map_err(|error| error.with_remedy(remedy))?;
+        let is_of_run = rows.len() as u64 == sweep && rows.iter().all(|row| row.theta.len() == sizes.n_theta);
+        if !is_of_run {
+            return Err(Error::malformed(&path, format!("damaged: its {} rows are not those of {sweep} sweeps", rows.len())));
+        }
         Ok(ChainRecord {
-            trace: trace::read(&folder.join(TRACE))?,
+            trace: rows,
             sweep,
-            counters,
+            counters: checkpoint::counters(&stored)?,
             found: self.results().read(folder)?,
-            has_results: folder.join(FEATURE_TABLE).is_file(),
-            draws: KeptDraws::Files(draws.into_iter().map(|(_, path)| path).collect()),
+            has_results: Checksums::open(folder)?.has(FEATURE_TABLE),
+            draws: KeptDraws { sizes, place: DrawsPlace::Files(draws.known(&belongings)) },
             checkpoint: None,
             reconstruction: None,
         })
