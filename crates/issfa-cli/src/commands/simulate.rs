@@ -111,6 +111,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let shelf = Shelf::beside(&options.out, &tell);
     let simulation = options.simulation(&shelf)?;
     let (structure, spectrum) = simulation.check(&shelf)?;
+    simulation.check_room(&options.out, &structure)?;
     check_output(&options.out, Output::Simulation, common.overwrite)?;
     prepare_output(&options.out, Output::Simulation)?;
     simulation.write_checked(&options.out, &structure, &spectrum)?;

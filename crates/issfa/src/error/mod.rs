@@ -201,6 +201,15 @@ pub enum Error {
     )]
     TooLittleMemory { what: String, needed: u64, available: u64 },
 
+    /// The system refuses memory.
+    #[error(
+        "the system gives no {} of memory for {what}; end other programs, raise the limit (ulimit -v), use fewer rows or \
+         sites, or {}",
+        bytes(*n_bytes),
+        setting("spill").to("DIR")
+    )]
+    NoRoom { what: String, n_bytes: u64 },
+
     /// A file could not be written.
     #[error("cannot write {}: {source}; what was complete before is untouched", path.display())]
     Write { path: PathBuf, source: std::io::Error },
@@ -231,7 +240,8 @@ pub enum Error {
 impl Error {
     /// Whether the mistake lies in what the user gave (exit code 2) rather than in the running (exit code 1).
     pub fn is_wrong_use(&self) -> bool {
-        !matches!(self, Error::Write { .. } | Error::Diverged { .. } | Error::RanksDiverged { .. } | Error::Stopped)
+        let while_running = matches!(self, Error::Write { .. } | Error::NoRoom { .. } | Error::Stopped);
+        !while_running && !matches!(self, Error::Diverged { .. } | Error::RanksDiverged { .. })
     }
 
     /// The settings and actions that the advice in this error names.

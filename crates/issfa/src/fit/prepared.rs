@@ -167,6 +167,26 @@ fn check_memory<R: Real>(rows: &Rows, observations: &Observations, settings: &Se
 /// with the data, are exact to about 1e-7 of themselves.
 const LEAST_BESIDE_MEANS: f64 = 1e-3;
 
+/// Results are written in single precision, which holds numbers of this size and their sums and products with weights.
+const LEAST_SIZE: f64 = 1e-30;
+const LARGEST_SIZE: f64 = 1e30;
+
+/// Refuses data whose results would be infinite or 0 in single precision.
+fn check_scale(path: &Path, preprocessing: &Preprocessing, findings: &Findings) -> Result<()> {
+    let size = (findings.sum_of_squares / findings.n_cells).sqrt();
+    let largest = preprocessing.overall.means.iter().fold(size, |most, mean| most.max(mean.abs()));
+    let is_far = |x: f64| !(LEAST_SIZE..=LARGEST_SIZE).contains(&x);
+    if findings.nothing_left || !(is_far(size) || is_far(largest)) {
+        return Ok(());
+    }
+    let (size, factor) = if largest.is_finite() { (largest, -largest.log10().round()) } else { (f64::MAX, -308.0) };
+    let problem = format!(
+        "its values are about {size:.0e}, but results are written in single precision: values from {LEAST_SIZE:e} to \
+         {LARGEST_SIZE:e} are taken; multiply the data by 1e{factor}"
+    );
+    Err(Error::malformed(path, problem))
+}
+
 /// Rows read at a time when data go to a file.
 const SPILL_CHUNK_BYTES: usize = 256 << 20;
 
@@ -236,6 +256,7 @@ impl<R: Real> Prepared<R> {
         if R::BYTES < 8 && !centering.sites() && 1.0 - findings.share_of_site_means < LEAST_BESIDE_MEANS {
             return Err(Error::NeedsDouble { share: 1.0 - findings.share_of_site_means });
         }
+        check_scale(observations.path(), &preprocessing, &findings)?;
         // Rows to be filtered are divided by the scales of their noise instead.
         let plain = Preprocessing { site_scales: Vec::new(), factor: 1.0, ..preprocessing.clone() };
         let (known_noise, mean_square) = (known.noise.take(), findings.sum_of_squares / findings.n_cells);

@@ -373,7 +373,7 @@ mod tests {
             let error = Recorded::read(&path).unwrap_err().to_string();
             assert!(error.contains("damaged or changed"), "{error}");
         }
-        std::fs::write(&path, whole.to_toml().replace("checkpoint-every = \"5m\"", "checkpoint-every = \"7m\"")).unwrap();
+        std::fs::write(&path, whole.to_toml().replace("\"60s\"", "\"7m\"")).unwrap();
         assert_eq!(Recorded::read(&path).unwrap().settings.checkpoint_every, "7m");
         let other = whole.to_toml().replace(&format!("format = {FORMAT}"), "format = 1");
         std::fs::write(&path, other).unwrap();

@@ -4,7 +4,7 @@ pub mod csv;
 pub mod element;
 pub mod glob;
 pub mod gzip;
-pub mod map;
+pub mod places;
 pub mod memory;
 pub mod nifti;
 pub mod npy;
