@@ -129,7 +129,8 @@ impl Simulation {
         let needed = n_sites.saturating_mul(self.features.saturating_add(8).saturating_mul(8));
         memory::check(&format!("a simulation on {}", self.grid), needed as u64)?;
         let n_rows = self.rows.saturating_add(self.heldout_rows);
-        let weights = if self.traces == Traces::Series { n_rows.saturating_mul(self.features.saturating_mul(8)) } else { 0 };
+        let weights =
+            if self.traces == Traces::Series { n_rows.saturating_mul(self.features.saturating_mul(8)) } else { 0 };
         memory::check(&format!("the weights of {n_rows} rows"), weights as u64)?;
         let structure = expression::build_with(self.structure.as_deref(), Some(&grid), shelf)?;
         let spectrum = Spectrum::new(&structure, &Curve::parse(&self.curve)?);

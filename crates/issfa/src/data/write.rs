@@ -48,7 +48,9 @@ impl NpyWriter {
     /// Appends values in C order.
     pub fn write_values(&mut self, values: &[f32]) -> Result<()> {
         if values.iter().any(|x| x.is_infinite()) {
-            return Err(self.file.refused(format!("a value is beyond {:e}; bring the data to another scale", f32::MAX)));
+            return Err(self
+                .file
+                .refused(format!("a value is beyond {:e}; bring the data to another scale", f32::MAX)));
         }
         self.append(values)
     }

@@ -1,9 +1,9 @@
 //! Runs of the same data and settings with different seeds as the chains of one run, without reading the data again.
 
 use crate::chain::Posterior;
+use crate::data::Mask;
 use crate::data::nifti::Header;
 use crate::data::read::npy::read_npy_f32;
-use crate::data::Mask;
 use crate::error::{Error, Result, Verb, action, setting};
 use crate::noise::Reference;
 use crate::numeric::files::copy_file;

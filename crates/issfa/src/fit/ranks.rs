@@ -128,10 +128,7 @@ pub(super) fn hand_out<R: Real>(model: &Model<R>, checkpoint: Option<Checkpoint<
 }
 
 /// The state of rank 0, whole, on every rank.
-pub(super) fn broadcast_state<R: Real>(
-    model: &Model<R>,
-    known: Option<(u64, State<R>)>,
-) -> Result<(u64, State<R>)> {
+pub(super) fn broadcast_state<R: Real>(model: &Model<R>, known: Option<(u64, State<R>)>) -> Result<(u64, State<R>)> {
     let comm = model.comm.as_ref();
     let mut bytes = known.map_or_else(Vec::new, |(sweep, state)| {
         let mut bundle = Bundle::default();

@@ -7,9 +7,7 @@ use crate::numeric::files::write_atomically;
 use crate::run::checkpoint::{self, Belongings};
 use crate::run::checksums::seal;
 use crate::run::draws::{Draws, DrawsPlace};
-use crate::run::folder::{
-    Output, RECONSTRUCTION, Run, TRACE, check_output, prepare_output, reconstruction_image,
-};
+use crate::run::folder::{Output, RECONSTRUCTION, Run, TRACE, check_output, prepare_output, reconstruction_image};
 use crate::run::trace::TraceWriter;
 use crate::summary::Fitted;
 use crate::summary::export::RunImages;

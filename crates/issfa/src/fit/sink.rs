@@ -37,13 +37,8 @@ pub trait Sink: Send {
     fn begin_chain(&mut self, chain: u32, about: &About) -> Result<()>;
 
     /// A chain goes on from a checkpoint, after so many sweeps and kept ones: whatever is later goes. Returns the trace.
-    fn go_on_with_chain(
-        &mut self,
-        chain: u32,
-        about: &About,
-        from: &Stored,
-        done: (u64, u64),
-    ) -> Result<Vec<TraceRow>>;
+    fn go_on_with_chain(&mut self, chain: u32, about: &About, from: &Stored, done: (u64, u64))
+    -> Result<Vec<TraceRow>>;
 
     /// A sweep is done.
     fn sweep(&mut self, row: &TraceRow) -> Result<()>;

@@ -78,7 +78,11 @@ impl Recipe {
             }
         }
         if self.clip_rounds > MOST_ROUNDS {
-            return Err(Error::setting("noise_reference.clip_rounds", self.clip_rounds, format!("at most {MOST_ROUNDS}")));
+            return Err(Error::setting(
+                "noise_reference.clip_rounds",
+                self.clip_rounds,
+                format!("at most {MOST_ROUNDS}"),
+            ));
         }
         Ok(())
     }

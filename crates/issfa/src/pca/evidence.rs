@@ -207,7 +207,11 @@ mod tests {
         curve.write(folder.path()).unwrap();
         assert_eq!(EvidenceCurve::read(folder.path()).unwrap(), Some(curve));
         std::fs::write(folder.path().join(FILE), "component,eigenvalue,ln_evidence\n1,2\n").unwrap();
+        assert!(EvidenceCurve::read(folder.path()).unwrap_err().to_string().contains("damaged"));
+        seal(folder.path(), &[FILE]).unwrap();
         assert!(EvidenceCurve::read(folder.path()).unwrap_err().to_string().contains("line 2"));
+        EvidenceCurve::forget(folder.path()).unwrap();
+        assert_eq!(EvidenceCurve::read(folder.path()).unwrap(), None);
     }
 
     #[test]

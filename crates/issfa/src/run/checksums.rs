@@ -107,7 +107,8 @@ mod tests {
     fn files_that_change_or_go_are_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        let problem = |name: &str| Checksums::open(folder.path()).and_then(|known| known.check(name)).unwrap_err().to_string();
+        let problem =
+            |name: &str| Checksums::open(folder.path()).and_then(|known| known.check(name)).unwrap_err().to_string();
         assert!(problem("a").contains("is not in checksums.tsv"));
         ["a", "b"].iter().for_each(|name| fs::write(path(name), name).unwrap());
         seal(folder.path(), &["a", "b", "c"]).unwrap();

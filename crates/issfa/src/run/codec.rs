@@ -2,8 +2,8 @@
 //! shapes, indices and numbers are looked at.
 
 use crate::chain::posterior::{FeatureMoments, Posterior, Reconstruction};
-use crate::data::regression::RunFit;
 use crate::data::Preprocessing;
+use crate::data::regression::RunFit;
 use crate::error::Result;
 use crate::model::{Entry, Loadings, State};
 use crate::numeric::bytes::{Bundle, Stored};

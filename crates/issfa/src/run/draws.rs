@@ -167,14 +167,16 @@ fn open_known(path: &Path, checksum: &str) -> Result<Stored> {
     let opened = Stored::open(path).and_then(|stored| match stored.checksum() == checksum {
         true => Ok(stored),
         false => {
-            let problem = format!("is not that of the checkpoint (checksum {}, expected {checksum})", stored.checksum());
+            let problem =
+                format!("is not that of the checkpoint (checksum {}, expected {checksum})", stored.checksum());
             Err(Error::malformed(path, problem))
         }
     });
     let run = path.parent().and_then(Path::parent).unwrap_or(path);
     let resume = action(Verb::Resume).on(run.display());
     opened.map_err(|error| {
-        error.with_remedy(format!("put back a copy, try {resume} (an older checkpoint may do without it), or fit again"))
+        error
+            .with_remedy(format!("put back a copy, try {resume} (an older checkpoint may do without it), or fit again"))
     })
 }
 

@@ -122,9 +122,14 @@ impl Run {
                 let name = if self.record.images { MASK_IMAGE } else { MASK_FILE };
                 Checksums::open(&self.folder)?.check(name)?;
                 let mask = Mask::read(&self.folder.join(name), structure.grid())?;
-                match Some(mask.checksum()) == self.record.mask_checksum && mask.n_columns() == self.record.sizes().n_columns {
+                match Some(mask.checksum()) == self.record.mask_checksum
+                    && mask.n_columns() == self.record.sizes().n_columns
+                {
                     true => Ok(mask),
-                    false => Err(Error::malformed(&self.folder.join(name), "is not the mask of this run; put it back, or fit again")),
+                    false => Err(Error::malformed(
+                        &self.folder.join(name),
+                        "is not the mask of this run; put it back, or fit again",
+                    )),
                 }
             }
         }
@@ -155,8 +160,7 @@ impl Run {
         let remedy = "put back a copy, or fit again";
         let reference = Reference::read(&path).map_err(|error| error.with_remedy(remedy))?;
         let (found, sizes) = (reference.checksum(), self.record.sizes());
-        let is_of_run =
-            reference.site_scales.len() == sizes.n_columns && reference.run_levels.len() == sizes.n_runs;
+        let is_of_run = reference.site_scales.len() == sizes.n_columns && reference.run_levels.len() == sizes.n_runs;
         if found != *expected || !is_of_run {
             let problem = format!("is not the reference of this run (checksum {found}, expected {expected}); {remedy}");
             return Err(Error::malformed(&path, problem));

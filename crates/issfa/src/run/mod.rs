@@ -7,5 +7,6 @@ pub mod draws;
 pub mod folder;
 pub mod inputs;
 pub mod record;
+pub mod reseal;
 pub mod settings;
 pub mod trace;

@@ -6,6 +6,7 @@ use crate::data::Centering;
 use crate::data::runs::NamedRun;
 use crate::error::{Error, Result, Verb, action, setting};
 use crate::noise::Findings;
+use crate::numeric::files::write_atomically;
 use crate::structure::graph::GraphFile;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -199,6 +200,13 @@ impl Recorded {
         Err(Error::malformed(path, problem))
     }
 
+    /// Gives a `config.toml` that was changed by hand its checksum.
+    pub fn seal(path: &Path) -> Result<()> {
+        let mut recorded = Recorded::read_unchecked(path)?;
+        recorded.record.checksum = None;
+        write_atomically(path, recorded.to_toml().as_bytes())
+    }
+
     /// The same whatever checksum is written in it.
     pub(crate) fn read_unchecked(path: &Path) -> Result<Recorded> {
         let text = std::fs::read_to_string(path).map_err(Error::read(path))?;
@@ -367,7 +375,9 @@ mod tests {
         assert_eq!(Settings::read(&path).unwrap(), whole.settings, "the record is left aside");
         std::fs::write(&path, whole.settings.to_toml()).unwrap();
         assert!(Recorded::read(&path).unwrap_err().to_string().contains("has no [record]"));
-        for (what, other) in [("burn-in = 3", "burn-in = 4"), ("n_rows = 3", "n_rows = 4"), ("sweeps = 1000", "sweeps = 900")] {
+        for (what, other) in
+            [("burn-in = 3", "burn-in = 4"), ("n_rows = 3", "n_rows = 4"), ("sweeps = 1000", "sweeps = 900")]
+        {
             assert!(whole.to_toml().contains(what), "{what} in {}", whole.to_toml());
             std::fs::write(&path, whole.to_toml().replacen(what, other, 1)).unwrap();
             let error = Recorded::read(&path).unwrap_err().to_string();

@@ -240,7 +240,8 @@ fn marked(path: &Path, mark: &TraceMark) -> Result<String> {
     let mut bytes = std::fs::read(path).map_err(Error::read(path))?;
     let n_bytes = bytes.len() as u64;
     if n_bytes < mark.n_bytes {
-        let problem = format!("is cut short: {n_bytes} bytes are left of the {} that the checkpoint knows", mark.n_bytes);
+        let problem =
+            format!("is cut short: {n_bytes} bytes are left of the {} that the checkpoint knows", mark.n_bytes);
         return Err(Error::malformed(path, problem));
     }
     bytes.truncate(mark.n_bytes as usize);

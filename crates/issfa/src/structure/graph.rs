@@ -124,7 +124,9 @@ impl Graph {
         let checksum = read::checksum(&path).map_err(|error| match known {
             Some(file) => {
                 let copy = file.stored_name();
-                error.with_remedy(format!("the run's own copy of its eigenvectors, structure/{copy}, is missing or damaged"))
+                error.with_remedy(format!(
+                    "the run's own copy of its eigenvectors, structure/{copy}, is missing or damaged"
+                ))
             }
             None => error,
         })?;

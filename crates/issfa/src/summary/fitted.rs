@@ -94,12 +94,16 @@ impl Fitted {
             self.preprocessing = draws.preprocessing(&belongings, &sizes)?;
         }
         let resume = action(Verb::Resume).on(self.name().display());
-        let remedy = format!("put back a copy, try {resume} (an older checkpoint may do with less of it), or fit again");
+        let remedy =
+            format!("put back a copy, try {resume} (an older checkpoint may do with less of it), or fit again");
         let (sweep, rows) = (stored.number("sweep")?, trace::read(&path, &belongings.trace));
         let rows = rows.map_err(|error| error.with_remedy(remedy))?;
         let is_of_run = rows.len() as u64 == sweep && rows.iter().all(|row| row.theta.len() == sizes.n_theta);
         if !is_of_run {
-            return Err(Error::malformed(&path, format!("damaged: its {} rows are not those of {sweep} sweeps", rows.len())));
+            return Err(Error::malformed(
+                &path,
+                format!("damaged: its {} rows are not those of {sweep} sweeps", rows.len()),
+            ));
         }
         Ok(ChainRecord {
             trace: rows,

@@ -9,9 +9,7 @@ use crate::data::nifti::Header;
 use crate::error::Result;
 use crate::noise::Reference;
 use crate::run::checksums::{Checksums, seal};
-use crate::run::folder::{
-    ACTIVATION, FEATURE_TABLE, FEATURES, FEATURES_EXCEEDANCE, FEATURES_SD, FEATURES_Z, WEIGHTS,
-};
+use crate::run::folder::{ACTIVATION, FEATURE_TABLE, FEATURES, FEATURES_EXCEEDANCE, FEATURES_SD, FEATURES_Z, WEIGHTS};
 use crate::run::record::Record;
 use crate::run::settings::Settings;
 use crate::structure::Structure;

@@ -43,7 +43,8 @@ impl PlacedFile {
         read_exact_at(&self.file, place, bytes).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => {
                 let n_bytes = self.file.metadata().map_or(self.n_bytes, |now| now.len());
-                let problem = format!("became shorter while it was read: it ends at {n_bytes} bytes; wait until it is whole");
+                let problem =
+                    format!("became shorter while it was read: it ends at {n_bytes} bytes; wait until it is whole");
                 Error::malformed(&self.path, problem)
             }
             _ => Error::read(&self.path)(error),
@@ -51,13 +52,7 @@ impl PlacedFile {
     }
 
     /// Visits `n_bytes` from this place on in pieces, all but the last of a length that `size` divides.
-    pub fn for_each_piece(
-        &self,
-        place: u64,
-        n_bytes: usize,
-        size: usize,
-        visit: &mut dyn FnMut(&[u8]),
-    ) -> Result<()> {
+    pub fn for_each_piece(&self, place: u64, n_bytes: usize, size: usize, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
         let mut piece = vec![0; n_bytes.min(PIECE / size * size)];
         let mut done = 0;
         while done < n_bytes {
