@@ -60,15 +60,41 @@ pub type Outcome = Result<(), Failure>;
 
 /// Reads the arguments, runs the command and says how it went.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) => return told(&answer),
+    };
+    let outcome = run(cli);
+    match outcome {
+        Ok(()) => written(),
         Err(Failure::Exit(code)) => ExitCode::from(code),
         Err(Failure::Library(error)) => {
             err!("error: {}", words::error(&error));
             ExitCode::from(exit_code(&error))
         }
     }
+}
+
+/// Help, or what is wrong with the arguments.
+fn told(answer: &clap::Error) -> ExitCode {
+    let text = answer.render().to_string();
+    let has_codes = std::env::args_os().any(|word| word.to_string_lossy().contains(char::is_control));
+    match (answer.use_stderr(), has_codes) {
+        (true, true) => err!("{}", text.trim_end()),
+        (true, false) => drop(answer.print()),
+        (false, _) => {
+            print::note(answer.print());
+            return written();
+        }
+    }
+    ExitCode::from(2)
+}
+
+/// Whether everything reached standard output.
+fn written() -> ExitCode {
+    let Some(problem) = print::failure() else { return ExitCode::SUCCESS };
+    err!("error: cannot write to standard output: {problem}");
+    ExitCode::from(1)
 }
 
 fn exit_code(error: &Error) -> u8 {

@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// More threads than any machine has cores.
+const MOST_THREADS: usize = 4096;
+
 /// Options of every command.
 #[derive(Args, Clone)]
 pub struct Common {
@@ -48,8 +51,8 @@ impl Common {
     /// Sizes the thread pool.
     pub fn start_threads(&self) -> Result<()> {
         let Some(n) = self.threads.or_else(crate::ranks::usual_threads) else { return Ok(()) };
-        if n == 0 {
-            return Err(Error::setting("threads", n, "must be at least 1"));
+        if !(1..=MOST_THREADS).contains(&n) {
+            return Err(Error::setting("threads", n, format!("must be at least 1 and at most {MOST_THREADS}")));
         }
         rayon::ThreadPoolBuilder::new()
             .num_threads(n)

@@ -1,6 +1,7 @@
 //! Progress of a fit: a bar on a terminal, plain lines elsewhere, or JSON.
 
 use crate::options::{Common, ProgressStyle};
+use crate::print::visible;
 use crate::signals::Signals;
 use crate::words;
 use indicatif::{ProgressBar, ProgressStyle as BarStyle};
@@ -98,7 +99,7 @@ impl Observer for Progress {
         let text = words::text(text);
         match &self.view {
             _ if self.quiet => {}
-            View::Bar(bar) => bar.println(text),
+            View::Bar(bar) => bar.println(visible(&text)),
             _ => err!("{text}"),
         }
     }

@@ -58,6 +58,11 @@ impl Job {
         let Some(world) = launched.then(issfa_mpi::World::start).flatten() else {
             return Ok(Job::alone());
         };
+        if !world.grants_threads() {
+            let problem = "this MPI grants one thread a rank only (MPI_THREAD_SINGLE), but ranks of issfa have several; use an \
+                           MPI that was built with threads";
+            return Err(Error::setting("mpirun", "MPI_THREAD_FUNNELED", problem));
+        }
         let comm = world.ranks();
         if let Some(size) = launched_size().filter(|&size| size > comm.size()) {
             let problem = format!(
@@ -68,11 +73,12 @@ impl Job {
             return Err(Error::setting("mpirun -n", size, problem));
         }
         if comm.size() > 1 {
-            // A rank that unwound would wait for the others for ever; one that aborts takes them along.
+            // A rank that unwound would leave the others waiting for ever. Not every launcher ends a job when one of its
+            // processes does, so MPI is told.
             let usual = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
                 usual(info);
-                std::process::abort();
+                issfa_mpi::abort_all(101);
             }));
         }
         Ok(Job { comm, world: Some(world) })

@@ -147,6 +147,8 @@ fn resume_refuses_other_data_and_settings() {
     bench.ok(&format!("{FIT} --sweeps 30 --out run"));
     let config = String::from_utf8(bench.bytes("run/config.toml")).unwrap();
     bench.write("run/config.toml", config.replace("seed = 9", "seed = 8"));
+    assert!(bench.fails(2, "resume run").contains("changed since the fit"));
+    bench.edit_config("run", |text| text);
     assert!(bench.fails(2, "resume run").contains("other settings"));
     bench
         .write("run/config.toml", config.replace(&format!("format = {}", issfa::run::settings::FORMAT), "format = 77"));

@@ -144,8 +144,7 @@ fn merged_runs_can_be_merged_again() {
     // Runs of earlier builds do not know the sum of squares; one that does is enough.
     let without = |line: &&str| !line.starts_with("sum_of_squares");
     for run in ["run1", "run2"] {
-        let config = String::from_utf8(bench.bytes(&format!("{run}/config.toml"))).unwrap();
-        bench.write(&format!("{run}/config.toml"), config.lines().filter(without).collect::<Vec<_>>().join("\n"));
+        bench.edit_config(run, |text| text.lines().filter(without).collect::<Vec<_>>().join("\n"));
     }
     assert!(bench.fails(2, "merge run1 run2 --out no").contains("issfa resume run1"));
     bench.ok("resume run1 --quiet");
@@ -162,8 +161,7 @@ fn merged_runs_can_be_merged_again() {
     assert!(in_steps.iter().all(|(name, bytes)| at_once[name] == *bytes));
     let error = bench.fails(2, "merge pair run2 --out no");
     assert!(error.contains("pair and run2 have the same seed") && error.contains("chain 1 of seed 2"), "{error}");
-    let config = String::from_utf8(bench.bytes("pair/config.toml")).unwrap();
-    bench.write("pair/config.toml", config.replace("chains = 2", "chains = 3"));
+    bench.edit_config("pair", |text| text.replace("chains = 2", "chains = 3"));
     assert!(bench.fails(2, "resume pair").contains("write chains = 2"));
 }
 
@@ -174,8 +172,7 @@ fn stopped_runs_are_merged_and_go_on() {
     for seed in [1, 2] {
         // A run that stands at sweep 24 of 30, as if it had been stopped there.
         bench.ok(&format!("{fit} --seed {seed} --out run{seed}"));
-        let config = String::from_utf8(bench.bytes(&format!("run{seed}/config.toml"))).unwrap();
-        bench.write(&format!("run{seed}/config.toml"), config.replace("sweeps = 24", "sweeps = 30"));
+        bench.edit_config(&format!("run{seed}"), |text| text.replace("sweeps = 24", "sweeps = 30"));
         let mut trace = bench.bytes(&format!("run{seed}/trace.csv"));
         trace.extend_from_slice(b"1,25,0.1");
         bench.write(&format!("run{seed}/trace.csv"), trace);
@@ -295,7 +292,7 @@ fn runs_that_do_not_belong_together_are_refused() {
     assert!(!bench.path("all").exists(), "nothing was made");
 
     let config = String::from_utf8(bench.bytes("two/config.toml")).unwrap();
-    bench.write("two/config.toml", config.replace("chains = 1", "chains = 2"));
+    bench.edit_config("two", |text| text.replace("chains = 1", "chains = 2"));
     refused("one two --out all", &["two/chain-2 at sweep 0", "issfa resume two --sweeps 34"]);
     bench.write("two/config.toml", &config);
 

@@ -18,14 +18,21 @@ const MOST_BYTES: usize = 1 << 30;
 /// All processes that were started together. MPI ends when this is dropped.
 pub struct World {
     universe: Universe,
+    /// Whether the ranks may have threads of their own.
+    grants_threads: bool,
 }
 
 impl World {
     /// Starts MPI; `None` where it runs already.
     pub fn start() -> Option<World> {
         // Threads work within a rank, but only the main thread talks to other ranks.
-        let (universe, _) = mpi::initialize_with_threading(Threading::Funneled)?;
-        Some(World { universe })
+        let (universe, granted) = mpi::initialize_with_threading(Threading::Funneled)?;
+        Some(World { universe, grants_threads: granted != Threading::Single })
+    }
+
+    /// Whether MPI has granted what was asked for: ranks with threads, of which the main one alone talks to other ranks.
+    pub fn grants_threads(&self) -> bool {
+        self.grants_threads
     }
 
     /// The ranks of this job.
@@ -37,6 +44,11 @@ impl World {
     pub fn abort(&self, code: u8) -> ! {
         self.universe.world().abort(i32::from(code))
     }
+}
+
+/// Ends every rank of the job, from wherever it is called: for a rank that cannot go on.
+pub fn abort_all(code: u8) -> ! {
+    SimpleCommunicator::world().abort(i32::from(code))
 }
 
 /// Ranks that can talk to each other.

@@ -3,7 +3,7 @@
 use crate::data::grid::parse_grid;
 use crate::data::memory;
 use crate::data::write::{NpyWriter, write_npy_f32};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bytes};
 use crate::model::simulate::{feature_spectrum, normal};
 use crate::numeric::files::write_atomically;
 use crate::numeric::workers::share;
@@ -89,6 +89,12 @@ const SITES_REACH: f64 = 10.0;
 /// What is left of a weight one row later in a series.
 const FADING: f64 = 0.85;
 
+/// Bytes that may be written to a folder's disk; nothing where the system does not say.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
 impl Simulation {
     /// The study of the paper's section 5.
     pub fn paper(seed: u64) -> Simulation {
@@ -119,8 +125,13 @@ impl Simulation {
     /// Checks the values; returns structure and curve.
     pub fn check(&self, shelf: &Shelf) -> Result<(Structure, Spectrum)> {
         let grid = parse_grid(&self.grid)?;
-        let needed = grid.iter().product::<usize>().saturating_mul(8 * (self.features + 8));
+        let n_sites = grid.iter().product::<usize>();
+        let needed = n_sites.saturating_mul(self.features.saturating_add(8).saturating_mul(8));
         memory::check(&format!("a simulation on {}", self.grid), needed as u64)?;
+        let n_rows = self.rows.saturating_add(self.heldout_rows);
+        let weights =
+            if self.traces == Traces::Series { n_rows.saturating_mul(self.features.saturating_mul(8)) } else { 0 };
+        memory::check(&format!("the weights of {n_rows} rows"), weights as u64)?;
         let structure = expression::build_with(self.structure.as_deref(), Some(&grid), shelf)?;
         let spectrum = Spectrum::new(&structure, &Curve::parse(&self.curve)?);
         let wrong = |name: &str, value: String, problem: &str| Err(Error::setting(name, value, problem));
@@ -139,6 +150,22 @@ impl Simulation {
         }
         spectrum.check_theta(&self.theta)?;
         Ok((structure, spectrum))
+    }
+
+    /// Refuses more rows than the disk of `folder`, or of the first folder above it that is there, has room for.
+    pub fn check_room(&self, folder: &Path, structure: &Structure) -> Result<()> {
+        let n_rows = (self.rows as u64).saturating_add(self.heldout_rows as u64);
+        let needed = n_rows.saturating_mul(4 * (structure.n_sites() + self.features) as u64);
+        let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+        let free = absolute.ancestors().find_map(free_bytes);
+        match free {
+            Some(free) if needed > free => {
+                let (needed, free) = (bytes(needed), bytes(free));
+                let problem = format!("{n_rows} rows in all take {needed} on disk, but {free} are free there");
+                Err(Error::setting("rows", self.rows, problem))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Reads `simulation.toml` of a simulation folder.

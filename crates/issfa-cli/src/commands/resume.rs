@@ -7,9 +7,10 @@ use crate::ranks::Job;
 use crate::signals::Signals;
 use clap::Args;
 use issfa::fit::{Session, hold};
+use issfa::run::checkpoint;
 use issfa::run::folder::Run;
 use issfa::run::held::Held;
-use issfa::run::settings::parse_duration;
+use issfa::run::settings::{MOST_SWEEPS, parse_duration};
 use issfa::{Error, Result};
 use std::path::PathBuf;
 
@@ -32,7 +33,9 @@ pub struct Options {
 pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
     let held = hold(job.comm.as_ref(), &options.run, false, || Held::of_run(&options.run))?;
     let mut run = Run::open(&options.run)?;
-    require(&options.run, "run folder with a checkpoint", "checkpoint/state.safetensors")?;
+    if !checkpoint::exists(&options.run) {
+        require(&options.run, "run folder with a checkpoint", "checkpoint/state.safetensors")?;
+    }
     let settings = &mut run.checked.settings;
     if let Some(text) = &options.sweeps {
         settings.sweeps = new_sweeps(text, settings.sweeps)?;
@@ -56,6 +59,10 @@ fn new_sweeps(text: &str, old: u64) -> Result<u64> {
         Some(number) => (number, old),
         None => (text, 0),
     };
-    let sweeps = base + number.trim().parse::<u64>().map_err(|_| wrong("write a number, or +500 to add"))?;
+    let number = number.trim().parse::<u64>().map_err(|_| wrong("write a number, or +500 to add"))?;
+    let sweeps = base.saturating_add(number);
+    if sweeps > MOST_SWEEPS {
+        return Err(wrong(&format!("at most {MOST_SWEEPS} in all")));
+    }
     if sweeps < old { Err(wrong("a run cannot be made shorter")) } else { Ok(sweeps) }
 }

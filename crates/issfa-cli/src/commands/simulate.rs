@@ -112,6 +112,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let shelf = Shelf::beside(&options.out, &tell);
     let simulation = options.simulation(&shelf)?;
     let (structure, spectrum) = simulation.check(&shelf)?;
+    simulation.check_room(&options.out, &structure)?;
     let inputs = simulation.structure.as_deref().map_or(Vec::new(), expression::files);
     let mut held = Held::for_new(&options.out, Output::Simulation, common.overwrite, &inputs)?;
     simulation.write_checked(&held.begin()?, &structure, &spectrum)?;

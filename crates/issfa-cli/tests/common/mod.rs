@@ -65,6 +65,14 @@ impl Bench {
         std::fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
+    /// Changes the settings of a run by hand, and gives them a checksum.
+    pub fn edit_config(&self, run: &str, edit: impl Fn(String) -> String) {
+        let path = self.path(run).join("config.toml");
+        let text = std::fs::read_to_string(&path).expect("a run has settings");
+        std::fs::write(&path, edit(text)).expect("a temporary file can be written");
+        issfa::run::record::Recorded::seal(&path).expect("the settings can be read");
+    }
+
     /// A trace without its `seconds` column.
     pub fn trace(&self, run: &str) -> Vec<String> {
         let text = String::from_utf8(self.bytes(&format!("{run}/trace.csv"))).expect("a trace is text");

@@ -4,7 +4,36 @@ use crate::error::{Error, Result};
 
 /// Bytes that can be had without swapping and within the limit of a container or job; `None` where the system does not say.
 pub fn available() -> Option<u64> {
-    [free_memory(), group_limit()].into_iter().flatten().min()
+    [free_memory(), group_limit(), room_of_process()].into_iter().flatten().min()
+}
+
+/// What is left of the memory that this process may address (`ulimit -v`).
+fn room_of_process() -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    let limit: u64 = line.split_whitespace().next()?.parse().ok()?;
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
+    let kilobytes: u64 = size.split_whitespace().next()?.parse().ok()?;
+    Some(limit.saturating_sub(1024 * kilobytes))
+}
+
+/// Room for so many numbers, all zero: an error where there is none.
+pub fn zeros<T: Clone + Default>(what: &str, n: usize) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    reserve(what, &mut values, n)?;
+    values.resize(n, T::default());
+    Ok(values)
+}
+
+/// Makes room for so many more.
+pub fn reserve<T>(what: &str, values: &mut Vec<T>, n: usize) -> Result<()> {
+    values.try_reserve_exact(n).map_err(|_| no_room(what, n.saturating_mul(size_of::<T>())))
+}
+
+/// The error of memory that the system refuses.
+pub fn no_room(what: &str, n_bytes: usize) -> Error {
+    Error::NoRoom { what: what.to_string(), n_bytes: n_bytes as u64 }
 }
 
 fn free_memory() -> Option<u64> {

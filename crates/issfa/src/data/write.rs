@@ -11,9 +11,12 @@ const PIECE: usize = 1 << 14;
 /// NumPy begins the values at a multiple of this, for maps.
 const ALIGNMENT: usize = 64;
 
-/// Writes a C-order f32 array; `values` fill `shape` exactly.
+/// Writes a C-order f32 array; `values` fill `shape` exactly. Infinity is refused: no result is infinite, but it may be too
+/// large for single precision.
 pub fn write_npy_f32(path: &Path, shape: &[usize], values: &[f32]) -> Result<()> {
-    write_npy(path, shape, values)
+    let mut writer = NpyWriter::create(path, shape)?;
+    writer.write_values(values)?;
+    writer.finish()
 }
 
 /// Writes a C-order f64 array; `values` fill `shape` exactly.
@@ -44,6 +47,11 @@ impl NpyWriter {
 
     /// Appends values in C order.
     pub fn write_values(&mut self, values: &[f32]) -> Result<()> {
+        if values.iter().any(|x| x.is_infinite()) {
+            return Err(self
+                .file
+                .refused(format!("a value is beyond {:e}; bring the data to another scale", f32::MAX)));
+        }
         self.append(values)
     }
 

@@ -214,6 +214,15 @@ pub enum Error {
     )]
     TooLittleMemory { what: String, needed: u64, available: u64 },
 
+    /// The system refuses memory.
+    #[error(
+        "the system gives no {} of memory for {what}; end other programs, raise the limit (ulimit -v), use fewer rows or \
+         sites, or {}",
+        bytes(*n_bytes),
+        setting("spill").to("DIR")
+    )]
+    NoRoom { what: String, n_bytes: u64 },
+
     /// A file could not be written.
     #[error("cannot write {}: {source}; what was complete before is untouched", path.display())]
     Write { path: PathBuf, source: std::io::Error },
@@ -244,7 +253,8 @@ pub enum Error {
 impl Error {
     /// Whether the mistake lies in what the user gave (exit code 2) rather than in the running (exit code 1).
     pub fn is_wrong_use(&self) -> bool {
-        !matches!(self, Error::Write { .. } | Error::Diverged { .. } | Error::RanksDiverged { .. } | Error::Stopped)
+        let while_running = matches!(self, Error::Write { .. } | Error::NoRoom { .. } | Error::Stopped);
+        !while_running && !matches!(self, Error::Diverged { .. } | Error::RanksDiverged { .. })
     }
 
     /// The settings and actions that the advice in this error names.
@@ -282,6 +292,15 @@ impl Error {
     /// A malformed file.
     pub fn malformed(path: &Path, problem: impl Into<String>) -> Error {
         Error::Malformed { path: path.to_path_buf(), problem: problem.into() }
+    }
+
+    /// A file that cannot be read or is not what it should be, with what can be done about it.
+    pub fn with_remedy(self, remedy: impl std::fmt::Display) -> Error {
+        match self {
+            Error::Malformed { path, problem } => Error::Malformed { path, problem: format!("{problem}; {remedy}") },
+            Error::Read { path, source } => Error::malformed(&path, format!("cannot be read ({source}); {remedy}")),
+            other => other,
+        }
     }
 
     /// An expression that cannot be read; `position` counts characters from 0.

@@ -106,13 +106,19 @@ fn earlier<R: Real>(
     sink: &mut Option<Box<dyn Sink>>,
 ) -> Result<Option<(Account, Checkpoint<R>)>> {
     let Some(sink) = sink else { return Ok(None) };
-    let Some(stored) = sink.checkpoint(number)? else { return Ok(None) };
+    let Some(stored) = sink.last_sound(number)? else { return Ok(None) };
     let about = &prepared.about;
-    let fingerprint = about.recorded().fingerprint();
-    let mut checkpoint = checkpoint::decode::<R>(&stored, &fingerprint, about.with_reconstruction())?;
+    let (fingerprint, sizes) = (about.recorded().fingerprint(), about.record.sizes());
+    let mut checkpoint = checkpoint::decode::<R>(&stored, &fingerprint, &sizes, about.with_reconstruction().is_some())?;
     let posterior = std::mem::replace(&mut checkpoint.posterior, Posterior::new(None));
-    let trace = sink.go_on_with_chain(number, about, checkpoint.sweep, posterior.n_kept)?;
     let (counters, sweep) = (checkpoint.counters.clone(), checkpoint.sweep);
+    if posterior.n_kept != about.schedule(number).n_kept(sweep) {
+        return Err(stored.damaged(format!("it has kept {} of {sweep} sweeps", posterior.n_kept)));
+    }
+    let trace = sink.go_on_with_chain(number, about, &stored, (sweep, posterior.n_kept))?;
+    if trace.len() as u64 != sweep {
+        return Err(stored.damaged(format!("it is of sweep {sweep}, but its trace has {} rows", trace.len())));
+    }
     Ok(Some((Account { posterior, counters, trace, sweep, fingerprint }, checkpoint)))
 }
 

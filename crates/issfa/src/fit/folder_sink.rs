@@ -4,6 +4,7 @@ use super::denoised::{DenoisedRows, join_reconstructions};
 use super::prepared::About;
 use super::sink::Sink;
 use crate::data::nifti::{Header, write_volume};
+use crate::data::runs::NamedRun;
 use crate::data::write::NpyWriter;
 use crate::data::{Array, Mask, Preprocessing};
 use crate::error::Result;
@@ -11,13 +12,17 @@ use crate::noise::Filter;
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::files::{create_folder, sync_folder};
 use crate::pca::evidence::EvidenceCurve;
-use crate::run::checkpoint;
-use crate::run::draws::{Draws, KeptDraws};
-use crate::run::folder::{MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, RECONSTRUCTION, Run, TRACE};
+use crate::run::checkpoint::{self, Belongings};
+use crate::run::checksums::seal;
+use crate::run::draws::{Draws, DrawsPlace};
+use crate::run::folder::{
+    MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, RECONSTRUCTION, Run, TRACE, reconstruction_image,
+};
 use crate::run::held::Held;
 use crate::run::trace::{self, TraceRow, TraceWriter};
 use crate::summary::Found;
 use crate::summary::export::RunImages;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,14 +32,20 @@ pub struct FolderSink {
     capacity: usize,
     /// Of the chain that is running, and its number.
     trace: Option<(u32, TraceWriter)>,
+    /// What belongs to the chains that were run: to their last checkpoint, with draws kept since.
+    known: BTreeMap<u32, Belongings>,
+    /// Kept sweeps at the last checkpoint of the chain that is running.
+    n_kept: u64,
     /// Whether draws were stored since the last checkpoint.
     has_new_draws: bool,
+    notes: Vec<String>,
 }
 
 impl FolderSink {
     /// A run in this folder.
     pub fn new(held: Held) -> FolderSink {
-        FolderSink { held, capacity: 1, trace: None, has_new_draws: false }
+        let (known, notes) = (BTreeMap::new(), Vec::new());
+        FolderSink { held, capacity: 1, trace: None, known, n_kept: 0, has_new_draws: false, notes }
     }
 
     fn chain_folder(&self, chain: u32) -> PathBuf {
@@ -50,6 +61,36 @@ impl FolderSink {
     fn kept(&self, chain: u32) -> Draws {
         Draws::new(&self.chain_folder(chain), self.capacity)
     }
+
+    /// A checkpoint, if it and all that belongs to it is as it was written.
+    fn sound(&self, chain: u32, path: &Path) -> Result<Stored> {
+        let stored = checkpoint::open_file(path)?;
+        checkpoint::check_chain(&stored, chain)?;
+        let belongings = checkpoint::belongings(&stored)?;
+        trace::check(&self.chain_folder(chain).join(TRACE), &belongings.trace)?;
+        self.kept(chain).check(&belongings)?;
+        Ok(stored)
+    }
+
+    /// The last checkpoint that a chain can go on from, and why it is not the last one of all.
+    fn find_sound(&self, chain: u32) -> Result<(Stored, Option<String>)> {
+        let folder = self.chain_folder(chain);
+        let previous = checkpoint::previous_path(&folder);
+        match self.sound(chain, &checkpoint::path(&folder)) {
+            Ok(stored) => Ok((stored, None)),
+            Err(error) if !previous.is_file() => Err(error.with_remedy("put back a copy, or fit again")),
+            Err(error) => match self.sound(chain, &previous) {
+                Ok(stored) => Ok((stored, Some(error.to_string()))),
+                Err(_) => Err(error.with_remedy("the checkpoint before does not help; put back a copy, or fit again")),
+            },
+        }
+    }
+}
+
+/// Takes down what denoised rows are known by.
+pub(super) fn seal_reconstruction(folder: &Path, runs: &[NamedRun]) -> Result<()> {
+    let images = runs.iter().map(|run| reconstruction_image(&run.name));
+    seal(folder, &images.chain([RECONSTRUCTION.to_string()]).collect::<Vec<_>>())
 }
 
 /// Writes the noise reference, if there is one.
@@ -67,12 +108,17 @@ pub(super) fn write_place(
     preprocessing: &Preprocessing,
 ) -> Result<()> {
     let Some(space) = space else {
-        return if mask.is_full() { Ok(()) } else { mask.write(&folder.join(MASK_FILE), grid) };
+        if mask.is_full() {
+            return Ok(());
+        }
+        mask.write(&folder.join(MASK_FILE), grid)?;
+        return seal(folder, &[MASK_FILE]);
     };
     let on_grid = |columns: Vec<f32>| mask.scatter(&columns, 0.0);
     write_volume(&folder.join(MASK_IMAGE), space, &on_grid(vec![1.0; mask.n_columns()]))?;
     let mean = preprocessing.overall.means.iter().map(|&x| x as f32).collect();
-    write_volume(&folder.join(MEAN_IMAGE), space, &on_grid(mean))
+    write_volume(&folder.join(MEAN_IMAGE), space, &on_grid(mean))?;
+    seal(folder, &[MASK_IMAGE, MEAN_IMAGE])
 }
 
 impl Sink for FolderSink {
@@ -87,42 +133,84 @@ impl Sink for FolderSink {
     fn take_place(&mut self) -> Result<()> {
         self.held.publish()?;
         // The trace has another name now.
-        let reopen = |chain| TraceWriter::reopen(&self.chain_folder(chain).join(TRACE), 0).map(|trace| (chain, trace));
+        let reopen = |chain: u32| {
+            let path = self.chain_folder(chain).join(TRACE);
+            TraceWriter::reopen(&path, &self.known[&chain].trace).map(|trace| (chain, trace))
+        };
         self.trace = self.trace.as_ref().map(|(chain, _)| reopen(*chain)).transpose()?;
         Ok(())
     }
 
     fn go_on(&mut self, about: &About) -> Result<()> {
         // Before anything is written: the checkpoint may belong to something else.
+        checkpoint::check_origin(&self.find_sound(1)?.0, &about.recorded().fingerprint())?;
         let folder = self.held.folder();
-        checkpoint::check_origin(&checkpoint::open(folder)?, &about.recorded().fingerprint())?;
+        if EvidenceCurve::read(folder).is_err() {
+            EvidenceCurve::forget(folder)?;
+        }
+        write_place(folder, &about.mask, about.structure.grid(), about.space.as_ref(), &about.preprocessing)?;
         Run::write_config(folder, &about.recorded())?;
         sync_folder(folder)
     }
 
     fn checkpoint(&self, chain: u32) -> Result<Option<Arc<Stored>>> {
         let folder = self.chain_folder(chain);
-        if !checkpoint::path(&folder).is_file() {
+        if !checkpoint::exists(&folder) {
             return Ok(None);
         }
         Ok(Some(Arc::new(checkpoint::open(&folder)?)))
+    }
+
+    fn last_sound(&mut self, chain: u32) -> Result<Option<Arc<Stored>>> {
+        if !checkpoint::exists(&self.chain_folder(chain)) {
+            return Ok(None);
+        }
+        let (stored, problem) = self.find_sound(chain)?;
+        if let Some(problem) = problem {
+            let sweep: u64 = stored.number("sweep")?;
+            self.notes.push(format!("chain {chain} goes back to the checkpoint before, of sweep {sweep}: {problem}"));
+        }
+        Ok(Some(Arc::new(stored)))
+    }
+
+    fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     fn begin_chain(&mut self, chain: u32, about: &About) -> Result<()> {
         let folder = self.chain_folder(chain);
         create_folder(&folder)?;
         self.capacity = about.checked.settings.keep_draws;
-        self.trace = Some((chain, TraceWriter::create(&folder.join(TRACE), about.record.theta.len())?));
-        self.has_new_draws = true;
-        self.kept(chain).create(&about.preprocessing)
+        let writer = TraceWriter::create(&folder.join(TRACE), about.record.theta.len())?;
+        let preprocessing = self.kept(chain).create(&about.preprocessing)?;
+        let belongings = Belongings { chain, trace: writer.mark(), draws: BTreeMap::new(), preprocessing };
+        (self.trace, self.n_kept, self.has_new_draws) = (Some((chain, writer)), 0, true);
+        self.known.insert(chain, belongings);
+        Ok(())
     }
 
-    fn go_on_with_chain(&mut self, chain: u32, about: &About, sweep: u64, n_kept: u64) -> Result<Vec<TraceRow>> {
-        self.capacity = about.checked.settings.keep_draws;
-        self.kept(chain).prune(n_kept)?;
-        let path = self.chain_folder(chain).join(TRACE);
-        self.trace = Some((chain, TraceWriter::reopen(&path, sweep)?));
-        trace::read(&path)
+    fn go_on_with_chain(
+        &mut self,
+        chain: u32,
+        about: &About,
+        from: &Stored,
+        (_, n_kept): (u64, u64),
+    ) -> Result<Vec<TraceRow>> {
+        (self.capacity, self.n_kept) = (about.checked.settings.keep_draws, n_kept);
+        let belongings = checkpoint::belongings(from)?;
+        if !belongings.draws.keys().all(|number| Draws::belongs(*number, n_kept, self.capacity)) {
+            return Err(from.damaged("it knows of draws that cannot be"));
+        }
+        let folder = self.chain_folder(chain);
+        if from.path() == checkpoint::previous_path(&folder) {
+            checkpoint::restore_previous(&folder)?;
+        }
+        self.kept(chain).drop_later(n_kept)?;
+        let path = folder.join(TRACE);
+        self.trace = Some((chain, TraceWriter::reopen(&path, &belongings.trace)?));
+        let rows = trace::read(&path, &belongings.trace)?;
+        self.known.insert(chain, belongings);
+        Ok(rows)
     }
 
     fn sweep(&mut self, row: &TraceRow) -> Result<()> {
@@ -131,22 +219,36 @@ impl Sink for FolderSink {
 
     fn draw(&mut self, chain: u32, number: u64, draw: Bundle) -> Result<()> {
         self.has_new_draws = true;
-        self.kept(chain).store(number, &draw)
+        self.kept(chain).store(number, &draw)?;
+        let known = self.known.get_mut(&chain).expect("a chain begins before it keeps draws");
+        known.draws.insert(number, draw.checksum());
+        Ok(())
     }
 
-    /// Trace and draws first, then the checkpoint that relies on them, then what only the old checkpoint needed may go;
+    /// Trace and draws first, then the checkpoint that relies on them, then what neither it nor the one before needs may go;
     /// the disk has each before the next is begun.
     fn save(&mut self, chain: u32, n_kept: u64, checkpoint: Bundle) -> Result<()> {
         self.held.check()?;
         let folder = self.chain_folder(chain);
-        self.trace.as_mut().map_or(Ok(()), |(_, trace)| trace.sync())?;
+        let (_, trace) = self.trace.as_mut().expect("a chain begins before it is saved");
+        trace.sync()?;
+        let mark = trace.mark();
         if std::mem::take(&mut self.has_new_draws) {
             self.kept(chain).sync()?;
         }
-        checkpoint::save(&folder, &checkpoint)?;
+        let known = self.known.get_mut(&chain).expect("a chain begins before it is saved");
+        known.trace = mark;
+        known.draws.retain(|number, _| Draws::belongs(*number, n_kept, self.capacity));
+        checkpoint::save(&folder, checkpoint, known)?;
         sync_folder(checkpoint::path(&folder).parent().unwrap_or(&folder))?;
         sync_folder(&folder)?;
-        self.kept(chain).prune(n_kept)
+        let before = std::mem::replace(&mut self.n_kept, n_kept);
+        self.kept(chain).prune(&[n_kept, before])
+    }
+
+    fn finish_chain(&mut self, chain: u32) -> Result<()> {
+        checkpoint::forget_previous(&self.chain_folder(chain))?;
+        self.kept(chain).prune(&[self.n_kept])
     }
 
     fn results(&mut self, chain: u32, about: &About, found: &Found) -> Result<()> {
@@ -165,6 +267,7 @@ impl Sink for FolderSink {
                 n_kept.iter().filter(|(_, n)| *n > 0).map(part).filter(|(path, _)| path.is_file()).collect();
             let space = about.space.as_ref().map(|space| (space, &about.mask, &about.record.runs[..]));
             join_reconstructions(&parts, &run, space)?;
+            seal_reconstruction(&run, &about.record.runs)?;
         }
         sync_folder(&run)
     }
@@ -178,6 +281,7 @@ impl Sink for FolderSink {
             images.as_mut().map_or(Ok(()), |images| images.push(row, &about.mask))
         })?;
         array.finish()?;
+        seal_reconstruction(&folder, &about.record.runs)?;
         sync_folder(&folder)
     }
 
@@ -190,8 +294,15 @@ impl Sink for FolderSink {
         sync_folder(self.held.folder())
     }
 
-    fn draws(&self, chain: u32) -> Result<KeptDraws> {
-        Ok(KeptDraws::Files(self.kept(chain).list()?.into_iter().map(|(_, path)| path).collect()))
+    fn draws(&self, chain: u32) -> Result<DrawsPlace> {
+        let draws = self.kept(chain);
+        match self.known.get(&chain) {
+            Some(known) => Ok(DrawsPlace::Files(draws.known(known))),
+            None => {
+                let stored = checkpoint::open(&self.chain_folder(chain))?;
+                Ok(DrawsPlace::Files(draws.known(&checkpoint::belongings(&stored)?)))
+            }
+        }
     }
 
     fn denoised(&self, _chain: u32) -> Option<Array> {

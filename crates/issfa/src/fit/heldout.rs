@@ -31,6 +31,13 @@ pub(super) fn heldout_rows(rows: &Rows, settings: &Settings) -> Result<Option<Ro
     Ok(Some(heldout))
 }
 
+/// What they are known by.
+pub(super) fn heldout_checksum(rows: &Rows, settings: &Settings) -> Result<Option<String>> {
+    let Some(heldout) = heldout_rows(rows, settings)? else { return Ok(None) };
+    let checksums: Vec<String> = heldout.checksums()?.into_iter().map(|(_, checksum)| checksum).collect();
+    Ok(Some(checksums.join(",")))
+}
+
 /// Loads them as new rows: under the training rows' mask, centred by the means of all of them, filtered at their own level.
 pub(super) fn load_heldout<R: Real>(
     rows: &Rows,

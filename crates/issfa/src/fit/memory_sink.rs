@@ -7,7 +7,7 @@ use crate::data::Array;
 use crate::error::Result;
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::pca::evidence::EvidenceCurve;
-use crate::run::draws::{Draws, KeptDraws};
+use crate::run::draws::{Draws, DrawsPlace};
 use crate::run::trace::TraceRow;
 use crate::summary::{Fitted, Found};
 use std::collections::BTreeMap;
@@ -41,9 +41,9 @@ impl MemorySink {
         let (evidence, reconstruction) = (fitted.evidence.clone(), fitted.reconstruction.clone());
         let mut sink = MemorySink { evidence, reconstruction, ..MemorySink::default() };
         for (at, chain) in fitted.chains.iter().enumerate() {
-            let draws = match &chain.draws {
-                KeptDraws::Memory(draws) => draws.clone(),
-                KeptDraws::Files(_) => BTreeMap::new(),
+            let draws = match &chain.draws.place {
+                DrawsPlace::Memory(draws) => draws.clone(),
+                DrawsPlace::Files(_) => BTreeMap::new(),
             };
             let kept = Kept {
                 trace: chain.trace.clone(),
@@ -86,7 +86,13 @@ impl Sink for MemorySink {
         Ok(())
     }
 
-    fn go_on_with_chain(&mut self, chain: u32, _about: &About, sweep: u64, n_kept: u64) -> Result<Vec<TraceRow>> {
+    fn go_on_with_chain(
+        &mut self,
+        chain: u32,
+        _about: &About,
+        _from: &Stored,
+        (sweep, n_kept): (u64, u64),
+    ) -> Result<Vec<TraceRow>> {
         self.prune(chain, n_kept);
         let kept = self.chain(chain);
         kept.trace.retain(|row| row.sweep <= sweep);
@@ -138,8 +144,8 @@ impl Sink for MemorySink {
         Ok(())
     }
 
-    fn draws(&self, chain: u32) -> Result<KeptDraws> {
-        Ok(KeptDraws::Memory(self.chains.get(&chain).map(|kept| kept.draws.clone()).unwrap_or_default()))
+    fn draws(&self, chain: u32) -> Result<DrawsPlace> {
+        Ok(DrawsPlace::Memory(self.chains.get(&chain).map(|kept| kept.draws.clone()).unwrap_or_default()))
     }
 
     fn denoised(&self, chain: u32) -> Option<Array> {

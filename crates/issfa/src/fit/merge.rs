@@ -1,28 +1,30 @@
 //! Runs of the same data and settings with different seeds as the chains of one run, without reading the data again.
 
 use super::denoised::join_reconstructions;
+use super::folder_sink::seal_reconstruction;
 use crate::chain::Posterior;
+use crate::data::Mask;
 use crate::data::nifti::Header;
 use crate::data::read::npy::read_npy_f32;
-use crate::data::{Mask, read};
 use crate::error::{Error, Result, Verb, action, setting};
 use crate::noise::Reference;
 use crate::numeric::files::{copy_file, create_folder};
 use crate::numeric::linalg::Real;
-use crate::pca::evidence;
-use crate::run::checkpoint::{self, Checkpoint};
+use crate::pca::evidence::EvidenceCurve;
+use crate::run::checkpoint::{self, Belongings, Checkpoint};
+use crate::run::checksums::{Checksums, seal};
 use crate::run::draws::Draws;
 use crate::run::folder::{
     CONFIG, MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, RECONSTRUCTION, Run, TRACE, WEIGHTS,
+    reconstruction_image,
 };
 use crate::run::held::{Held, refuse_links};
 use crate::run::record::{ChainStream, InputRecord, Record, Recorded};
 use crate::run::settings::{Precision, Settings};
 use crate::run::trace;
-use crate::structure::{Shelf, Structure};
+use crate::structure::Structure;
 use crate::summary::results::compare_chains;
 use crate::summary::{Found, Results};
-use std::fs;
 use std::path::{Path, PathBuf};
 use toml::Value;
 
@@ -48,6 +50,8 @@ pub struct Merge {
 pub struct Source {
     /// Which of the runs it belongs to, from 0.
     pub run: usize,
+    /// Its number there, from 1.
+    pub number: u32,
     /// Where it lies.
     pub folder: PathBuf,
     /// Where its own results lie.
@@ -123,7 +127,8 @@ impl Merge {
         let part = |(at, n): (usize, &u64)| (self.new_results(out, at).join(RECONSTRUCTION), *n);
         let parts: Vec<_> = n_kept.iter().enumerate().filter(|(_, n)| **n > 0).map(part).collect();
         let space = self.space.as_ref().map(|space| (space, &self.mask, &self.record.runs[..]));
-        join_reconstructions(&parts, out, space)
+        join_reconstructions(&parts, out, space)?;
+        seal_reconstruction(out, &self.record.runs)
     }
 
     fn recorded(&self) -> Recorded {
@@ -146,26 +151,27 @@ impl Merge {
         Run::results_folder(out, at as u32 + 1, self.chains.len() as u32)
     }
 
-    fn with_reconstruction(&self) -> Option<(usize, usize)> {
-        self.settings.reconstruct.then_some((self.record.n_rows, self.record.n_sites))
-    }
-
     /// Refuses a chain whose files are damaged, or behind its checkpoint where they are to be copied.
     fn check_chain(&self, source: &Source) -> Result<()> {
         let run = &self.runs[source.run];
         let fingerprint = run.recorded().fingerprint();
         let stored = checkpoint::open(&source.folder)?;
-        let posterior = checkpoint::posterior(&stored, &fingerprint, self.with_reconstruction())?;
-        let path = source.folder.join(TRACE);
-        let n_rows = trace::read(&path)?.iter().filter(|row| row.sweep <= self.sweep).count();
+        let (sizes, reconstruct) = (self.record.sizes(), self.settings.reconstruct);
+        let posterior = checkpoint::posterior(&stored, &fingerprint, &sizes, reconstruct)?;
+        checkpoint::check_chain(&stored, source.number)?;
+        let (path, belongings) = (source.folder.join(TRACE), checkpoint::belongings(&stored)?);
+        let resume = action(Verb::Resume).on(run.folder.display());
+        let remedy = format!("put back a copy, try {resume}, or fit again");
+        let n_rows = trace::read(&path, &belongings.trace).map_err(|error| error.with_remedy(remedy))?.len();
         if n_rows as u64 != self.sweep {
             return Err(Error::malformed(&path, format!("has {n_rows} rows of the first {} sweeps", self.sweep)));
         }
+        Draws::new(&source.folder, self.settings.keep_draws).check(&belongings)?;
         if self.settings.reconstruct && !self.is_current(&source.results, &posterior) {
             let problem = "the reconstruction is missing or older than the checkpoint";
             return Err(Error::ResultsBehind { path: source.folder.clone(), run: run.folder.clone(), problem });
         }
-        Ok(())
+        if reconstruct { self.check_reconstruction(run, &source.results) } else { Ok(()) }
     }
 
     /// Whether the results in a chain's folder are those of its checkpoint.
@@ -177,27 +183,33 @@ impl Merge {
         is_same && folder.join(RECONSTRUCTION).is_file()
     }
 
+    /// Refuses a reconstruction that is not as it was written.
+    fn check_reconstruction(&self, run: &Run, folder: &Path) -> Result<()> {
+        let known = Checksums::open(folder)?;
+        known.check(RECONSTRUCTION)?;
+        let images = run.record.runs.iter().filter(|_| self.space.is_some());
+        images.into_iter().try_for_each(|run| known.check(&reconstruction_image(&run.name)))
+    }
+
     /// What all chains share: where the sites lie, graphs, and the eigenvalues of the data where a run has them.
     fn copy_place(&self, out: &Path) -> Result<()> {
         let first = &self.runs[0].folder;
-        for name in [MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE] {
-            copy_if_there(first, out, name)?;
+        let known = Checksums::open(first)?;
+        for name in [MASK_FILE, MASK_IMAGE, MEAN_IMAGE].into_iter().filter(|name| known.has(name)) {
+            known.check(name)?;
+            copy_file(&first.join(name), &out.join(name))?;
+            seal(out, &[name])?;
         }
-        if let Some(run) = self.runs.iter().find(|run| run.folder.join(evidence::FILE).is_file()) {
-            copy_if_there(&run.folder, out, evidence::FILE)?;
+        if let Some(noise) = &self.noise {
+            noise.to_bundle().save(&out.join(NOISE_REFERENCE))?;
         }
-        let (from, to) = (Shelf::inside(first), Shelf::inside(out));
-        if !from.is_dir() {
-            return Ok(());
-        }
-        fs::create_dir_all(&to).map_err(Error::write(&to))?;
-        for entry in fs::read_dir(&from).map_err(Error::read(&from))? {
-            let name = entry.map_err(Error::read(&from))?.file_name();
-            if name.to_string_lossy().ends_with(".safetensors") {
-                copy_file(&from.join(&name), &to.join(&name))?;
+        for run in &self.runs {
+            if let Some(curve) = EvidenceCurve::read(&run.folder)? {
+                curve.write(out)?;
+                break;
             }
         }
-        Ok(())
+        self.structure.save_graphs(out)
     }
 
     /// Brings a chain into its new folder, all but the results that depend on the other chains; returns what it has found.
@@ -209,22 +221,25 @@ impl Merge {
         create_folder(&results)?;
         let own = run.recorded().fingerprint();
         let stored = checkpoint::open(&source.folder)?;
-        let checkpoint = checkpoint::decode::<R>(&stored, &own, self.with_reconstruction())?;
+        let checkpoint = checkpoint::decode::<R>(&stored, &own, &self.record.sizes(), self.settings.reconstruct)?;
+        let belongings = checkpoint::belongings(&stored)?;
         if checkpoint.sweep != self.sweep {
             let problem =
                 format!("went from sweep {} to {} meanwhile; wait for the fit to end", self.sweep, checkpoint.sweep);
             return Err(Error::malformed(&checkpoint::path(&source.folder), problem));
         }
         let (from, to) = (source.folder.join(TRACE), folder.join(TRACE));
-        trace::copy_as(&from, &to, at as u32 + 1, self.sweep)?;
+        let chain = at as u32 + 1;
+        let trace = trace::copy_as(&from, &to, chain, &belongings.trace)?;
         let draws = |folder: &Path| Draws::new(folder, self.settings.keep_draws);
-        draws(&source.folder).copy_to(&draws(folder), checkpoint.posterior.n_kept)?;
+        draws(&source.folder).copy_to(&draws(folder), &belongings)?;
         if self.settings.reconstruct {
             self.copy_reconstruction(run, &source.results, &results)?;
         }
         let Checkpoint { sweep, state, posterior, counters } = checkpoint;
         let fingerprint = self.recorded().fingerprint();
-        checkpoint::save(folder, &checkpoint::encode(&fingerprint, sweep, &state, &posterior, &counters))?;
+        let checkpoint = checkpoint::encode(&fingerprint, sweep, &state, &posterior, &counters);
+        checkpoint::save(folder, checkpoint, &Belongings { chain, trace, ..belongings })?;
         let found = self.results().of(&posterior, source.stream.seed);
         Ok((Posterior { reconstruction: None, ..posterior }, found))
     }
@@ -232,18 +247,13 @@ impl Merge {
     /// Reconstructions have the means of the data in them, so they are not made again. Files elsewhere may have given the
     /// same runs other names.
     fn copy_reconstruction(&self, run: &Run, from: &Path, to: &Path) -> Result<()> {
-        copy_file(&from.join(RECONSTRUCTION), &to.join(RECONSTRUCTION))?;
-        if self.space.is_none() {
-            return Ok(());
-        }
-        let image = |folder: &Path, name: &str| folder.join(format!("reconstruction_{name}.nii.gz"));
-        let mut names = run.record.runs.iter().zip(&self.record.runs);
-        names.try_for_each(|(old, new)| copy_file(&image(from, &old.name), &image(to, &new.name)))
+        self.check_reconstruction(run, from)?;
+        let images = run.record.runs.iter().zip(&self.record.runs).filter(|_| self.space.is_some());
+        let images = images.map(|(old, new)| [old, new].map(|run| reconstruction_image(&run.name)));
+        let all: Vec<_> = images.chain([[RECONSTRUCTION; 2].map(String::from)]).collect();
+        all.iter().try_for_each(|[old, new]| copy_file(&from.join(old), &to.join(new)))?;
+        seal(to, &all.iter().map(|[_, new]| new).collect::<Vec<_>>())
     }
-}
-
-fn copy_if_there(from: &Path, to: &Path, name: &str) -> Result<()> {
-    if from.join(name).is_file() { copy_file(&from.join(name), &to.join(name)) } else { Ok(()) }
 }
 
 /// Two runs or more, none of them twice, and none where the result goes.
@@ -276,6 +286,7 @@ fn place(path: &Path) -> PathBuf {
 fn sources(at: usize, run: &Run) -> Vec<Source> {
     let one = |chain: u32| Source {
         run: at,
+        number: chain,
         folder: Run::chain_folder(&run.folder, chain),
         results: Run::results_folder(&run.folder, chain, run.checked.settings.chains),
         stream: run.record.stream(run.checked.settings.seed, chain),
@@ -298,7 +309,7 @@ fn check_streams(runs: &[Run], chains: &[Source]) -> Result<()> {
 fn common_sweep(runs: &[Run], chains: &[Source]) -> Result<u64> {
     let mut done = Vec::new();
     for source in chains {
-        let exists = checkpoint::path(&source.folder).is_file();
+        let exists = checkpoint::exists(&source.folder);
         if !exists && source.folder == runs[source.run].folder {
             let (kind, missing) = ("run folder with a checkpoint", "checkpoint/state.safetensors");
             return Err(Error::NotA { kind, path: source.folder.clone(), missing });
@@ -339,7 +350,8 @@ fn check_same(first: &Run, second: &Run) -> Result<()> {
         let show = |input: &InputRecord| format!("{} (checksum {})", input.path.display(), input.checksum);
         return differ("data", format!("input {}", at + 1), inputs.map(|list| show(&list[at])));
     }
-    if !same_heldout(&first.checked.settings, &second.checked.settings) {
+    // Held-out rows are traced, so they are to be the same.
+    if first.record.heldout_checksum != second.record.heldout_checksum {
         let show = |run: &Run| run.checked.settings.heldout.as_ref().map_or("none".into(), |p| p.display().to_string());
         return differ("settings", "heldout".into(), [first, second].map(show));
     }
@@ -349,13 +361,6 @@ fn check_same(first: &Run, second: &Run) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Held-out rows are traced, so they are to be the same; they are known by their place alone.
-fn same_heldout(one: &Settings, other: &Settings) -> bool {
-    let checksum = |path: &Option<PathBuf>| path.as_deref().and_then(|path| read::checksum(path).ok());
-    let (one, other) = (&one.heldout, &other.heldout);
-    one == other || (checksum(one).is_some() && checksum(one) == checksum(other))
 }
 
 /// What two runs must share beside their inputs: of data or of settings, under which name. What explains a difference

@@ -138,7 +138,7 @@ fn plan_in<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Want
     inputs::choose_cells(&mut observations, rows, settings, structure.grid(), None)?;
     let (n_given, n_sites) = (observations.n_rows(), observations.n_columns());
     let n_rows = wanted.n_rows.unwrap_or(n_given);
-    let memory_on = |n_ranks: usize| memory_needed(&observations, n_rows, R::BYTES, settings, n_ranks);
+    let memory_on = |n_ranks: usize| memory_needed(&observations, (n_rows, n_sites), R::BYTES, settings, n_ranks);
     let memory_bytes = memory_on(1);
     if wanted.ranks.is_empty() && wanted.n_rows.is_none() {
         memory::check(&format!("a fit of {n_rows} x {n_sites} in {}", R::NAME), memory_bytes)?;

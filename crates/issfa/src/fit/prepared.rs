@@ -1,6 +1,6 @@
 //! What a fit loads once: rows checked and prepared, the structure, the model, and what the run is known by.
 
-use super::heldout::{heldout_rows, load_heldout};
+use super::heldout::{heldout_checksum, heldout_rows, load_heldout};
 use super::noise::{self, Noise};
 use super::{Ranks, agreement, ranks};
 use crate::chain::posterior::Shown;
@@ -9,7 +9,7 @@ use crate::comm::Comm;
 use crate::data::nifti::Header;
 use crate::data::observations::Watch;
 use crate::data::preprocess::Findings;
-use crate::data::{Centering, Mask, Observations, Preprocessing, Rows, memory};
+use crate::data::{Centering, Mask, Missing, Observations, Preprocessing, Rows, memory};
 use crate::error::{Error, Result, setting};
 use crate::kernels::Kernel;
 use crate::model::{Model, State};
@@ -116,32 +116,76 @@ pub struct Prepared<R> {
 /// the figure is that of rank 0, which keeps the rest.
 pub fn memory_needed(
     observations: &Observations,
-    n_rows: usize,
+    (n_rows, n_columns): (usize, usize),
     bytes: usize,
     settings: &Settings,
     n_ranks: usize,
 ) -> u64 {
-    let [n_rows, n_columns, n_grid, n_runs] =
-        [n_rows, observations.n_columns(), observations.n_sites(), observations.n_runs()].map(|n| n as u64);
+    let sample = Sample::n_bytes(n_rows, n_columns);
+    // Headers may claim more than can be counted with 64 bits.
+    let [n_rows, n_columns, n_grid, n_runs, bytes, n_ranks] =
+        [n_rows, n_columns, observations.n_sites(), observations.n_runs(), bytes, n_ranks].map(|n| n as u128);
     let cells = n_rows * n_columns;
     let is_masked = n_columns < n_grid || observations.may_have_holes();
-    let features = 64 * (n_grid * (2 * bytes as u64 + if is_masked { 40 } else { 0 }) + 20 * n_columns);
-    let data = if settings.spill.is_some() { SPILL_CHUNK_BYTES as u64 } else { cells * bytes as u64 / n_ranks as u64 };
+    let features = 64 * (n_grid * (2 * bytes + if is_masked { 40 } else { 0 }) + 20 * n_columns);
+    let data = if settings.spill.is_some() { SPILL_CHUNK_BYTES as u128 } else { cells * bytes / n_ranks };
     // Every thread adds up products of all rows with all features.
-    let products = 64 * 8 * n_rows * (3 + rayon::current_num_threads() as u64);
-    let nuisance = 2 * 8 * n_runs * n_columns * (1 + observations.covariates().n_columns() as u64);
-    let sample = Sample::n_bytes(n_rows as usize, n_columns as usize);
-    data + sample
-        + if settings.reconstruct { 4 * n_rows * n_grid } else { 0 }
-        + features
-        + products
-        + nuisance
-        + (64 << 20)
+    let products = 64 * 8 * n_rows * (3 + rayon::current_num_threads() as u128);
+    let nuisance = 2 * 8 * n_runs * n_columns * (1 + observations.covariates().n_columns() as u128);
+    let reconstruction = if settings.reconstruct { 4 * n_rows * n_grid } else { 0 };
+    let all = data + u128::from(sample) + reconstruction + features + products + nuisance + (64 << 20);
+    u64::try_from(all).unwrap_or(u64::MAX)
+}
+
+/// Refuses rows that cannot fit before they are read for their checksums: by the sites that are sure to take part.
+fn check_memory<R: Real>(rows: &Rows, observations: &Observations, settings: &Settings, n_ranks: usize) -> Result<()> {
+    let grid = observations.grid().map_or_else(|| vec![observations.n_sites()], <[usize]>::to_vec);
+    let n_columns = match (&rows.mask, settings.mask.as_deref()) {
+        // Which sites vary, and which rows have a value, is not known yet.
+        _ if settings.missing == Missing::Impute => return Ok(()),
+        (_, Some("auto")) => return Ok(()),
+        (Some(inside), _) => inside.iter().filter(|is_inside| **is_inside).count(),
+        (_, Some(path)) => match Mask::read(Path::new(path), &grid) {
+            Ok(mask) => mask.n_columns(),
+            Err(_) => return Ok(()),
+        },
+        (None, None) => {
+            let mut n_known = 0;
+            observations.for_each_chunk_raw_of(0..observations.n_rows().min(1), &mut |_, _, values| {
+                n_known = values.iter().filter(|x| !x.is_nan()).count();
+                Ok(())
+            })?;
+            n_known
+        }
+    };
+    let n_rows = observations.n_rows();
+    let needed = memory_needed(observations, (n_rows, n_columns), R::BYTES, settings, n_ranks);
+    memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), needed)
 }
 
 /// Means that leave less of the sum of squares to the rest are too large for single precision: features, and their products
 /// with the data, are exact to about 1e-7 of themselves.
 const LEAST_BESIDE_MEANS: f64 = 1e-3;
+
+/// Results are written in single precision, which holds numbers of this size and their sums and products with weights.
+const LEAST_SIZE: f64 = 1e-30;
+const LARGEST_SIZE: f64 = 1e30;
+
+/// Refuses data whose results would be infinite or 0 in single precision.
+fn check_scale(path: &Path, preprocessing: &Preprocessing, findings: &Findings) -> Result<()> {
+    let size = (findings.sum_of_squares / findings.n_cells).sqrt();
+    let largest = preprocessing.overall.means.iter().fold(size, |most, mean| most.max(mean.abs()));
+    let is_far = |x: f64| !(LEAST_SIZE..=LARGEST_SIZE).contains(&x);
+    if findings.nothing_left || !(is_far(size) || is_far(largest)) {
+        return Ok(());
+    }
+    let (size, factor) = if largest.is_finite() { (largest, -largest.log10().round()) } else { (f64::MAX, -308.0) };
+    let problem = format!(
+        "its values are about {size:.0e}, but results are written in single precision: values from {LEAST_SIZE:e} to \
+         {LARGEST_SIZE:e} are taken; multiply the data by 1e{factor}"
+    );
+    Err(Error::malformed(path, problem))
+}
 
 /// Rows read at a time when data go to a file.
 const SPILL_CHUNK_BYTES: usize = 256 << 20;
@@ -162,10 +206,13 @@ impl<R: Real> Prepared<R> {
         let watch = watch.filter(|_| is_alone);
         let heed = || if watch.as_ref().is_some_and(|wants_stop| wants_stop()) { Err(Error::Stopped) } else { Ok(()) };
         heed()?;
+        check_memory::<R>(&rows, &observations, settings, ranks.own.size())?;
         let (records, side) = (inputs::records(&rows, &observations)?, inputs::side_checksums(&rows, settings)?);
+        let heldout_checksum = heldout_checksum(&rows, settings)?;
         if let Some(earlier) = &earlier {
             let checksums: Vec<String> = records.iter().map(|input| input.checksum.clone()).collect();
             earlier.record.check_inputs(&earlier.name, rows.paths(), &checksums, &side)?;
+            earlier.record.check_heldout(settings.heldout.as_deref().unwrap_or(&earlier.name), &heldout_checksum)?;
         }
         agreement::check(ranks.all.as_ref(), settings, &records, &side)?;
         heed()?;
@@ -175,7 +222,8 @@ impl<R: Real> Prepared<R> {
         agreement::check_structure(ranks.all.as_ref(), &structure)?;
         watch.into_iter().for_each(|watch| observations.set_watch(watch));
         if is_alone && keep_first.is_none() {
-            let needed = memory_needed(&observations, observations.n_rows(), R::BYTES, settings, 1);
+            let shape = (observations.n_rows(), observations.n_columns());
+            let needed = memory_needed(&observations, shape, R::BYTES, settings, 1);
             let room = |free: u64| free.saturating_sub(needed).min(free / SHARE_FOR_ROWS);
             observations.remember(memory::available().map_or(BYTES_FOR_ROWS, room))?;
         }
@@ -187,7 +235,7 @@ impl<R: Real> Prepared<R> {
         let (streams, noise) = earlier.map_or((Vec::new(), None), |Earlier { record, noise, .. }| {
             (record.streams, Some(noise.ok_or(record.noise_is_white_since)))
         });
-        let known = Known { inputs: records, side_checksums: side, streams, noise };
+        let known = Known { inputs: records, side_checksums: side, heldout_checksum, streams, noise };
         Prepared::from_observations(checked, &rows, observations, structure, ranks, known)
     }
 
@@ -201,13 +249,14 @@ impl<R: Real> Prepared<R> {
     ) -> Result<Prepared<R>> {
         let (settings, comm) = (&checked.settings, ranks.own.clone());
         let (n_rows, n_columns) = (observations.n_rows(), observations.n_columns());
-        let memory = memory_needed(&observations, n_rows, R::BYTES, settings, comm.size());
+        let memory = memory_needed(&observations, (n_rows, n_columns), R::BYTES, settings, comm.size());
         memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), memory)?;
         let centering = settings.center.unwrap_or(Centering::Site);
         let (mut preprocessing, findings) = fit_preprocessing(&observations, centering, settings.scale, comm.as_ref())?;
         if R::BYTES < 8 && !centering.sites() && 1.0 - findings.share_of_site_means < LEAST_BESIDE_MEANS {
             return Err(Error::NeedsDouble { share: 1.0 - findings.share_of_site_means });
         }
+        check_scale(observations.path(), &preprocessing, &findings)?;
         // Rows to be filtered are divided by the scales of their noise instead.
         let plain = Preprocessing { site_scales: Vec::new(), factor: 1.0, ..preprocessing.clone() };
         let (known_noise, mean_square) = (known.noise.take(), findings.sum_of_squares / findings.n_cells);
@@ -273,7 +322,7 @@ impl<R: Real> Prepared<R> {
             Init::Empty => Ok(init::empty(&self.model)),
             Init::Run(folder) => {
                 let state = (who.own.rank() == 0).then(|| self.state_of_run(folder)).transpose()?;
-                let (_, whole) = ranks::broadcast_state(self.model.comm.as_ref(), state.map(|state| (0, state)))?;
+                let (_, whole) = ranks::broadcast_state(&self.model, state.map(|state| (0, state)))?;
                 Ok(ranks::own_part(&self.model, whole))
             }
         }
@@ -299,7 +348,7 @@ impl<R: Real> Prepared<R> {
                 expected: format!("{} rows, {}", record.n_rows, record.structure),
             });
         }
-        let state = checkpoint::load_state::<R>(folder)?;
+        let state = checkpoint::load_state::<R>(folder, &self.about.record.sizes())?;
         if state.n_features() > self.model.max_features {
             let problem = format!("the run to start from has {} features", state.n_features());
             return Err(Error::setting("max-features", self.model.max_features, problem));
@@ -395,6 +444,7 @@ impl About {
 struct Known {
     inputs: Vec<InputRecord>,
     side_checksums: Vec<String>,
+    heldout_checksum: Option<String>,
     streams: Vec<ChainStream>,
     noise: noise::Known,
 }
@@ -424,6 +474,7 @@ impl Known {
             runs: observations.runs(),
             covariates: preprocessing.covariates.clone(),
             side_checksums: self.side_checksums,
+            heldout_checksum: self.heldout_checksum,
             n_masked_sites: part.map(|_| n_columns),
             mask_checksum: part.map(Mask::checksum),
             n_empty_sites: observations.n_empty_sites(),
@@ -438,6 +489,7 @@ impl Known {
                 Noise::Filtered(_) => None,
             },
             streams: self.streams,
+            checksum: None,
         }
     }
 }
@@ -521,7 +573,6 @@ fn fit_preprocessing(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Missing;
     use crate::data::read::RowSource;
     use crate::data::read::memory::ArrayRows;
     use std::sync::atomic::{AtomicUsize, Ordering};

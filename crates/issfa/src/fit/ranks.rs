@@ -145,14 +145,15 @@ pub(super) fn hand_out<R: Real>(model: &Model<R>, checkpoint: Option<Checkpoint<
     match (comm.size(), position) {
         (1, Some(position)) => Ok(position),
         (_, position) => {
-            let whole = broadcast_state(comm, position.map(|position| (position.sweep, position.state)))?;
+            let whole = broadcast_state(model, position.map(|position| (position.sweep, position.state)))?;
             Ok(Position { sweep: whole.0, state: own_part(model, whole.1) })
         }
     }
 }
 
 /// The state of rank 0, whole, on every rank.
-pub(super) fn broadcast_state<R: Real>(comm: &dyn Comm, known: Option<(u64, State<R>)>) -> Result<(u64, State<R>)> {
+pub(super) fn broadcast_state<R: Real>(model: &Model<R>, known: Option<(u64, State<R>)>) -> Result<(u64, State<R>)> {
+    let comm = model.comm.as_ref();
     let mut bytes = known.map_or_else(Vec::new, |(sweep, state)| {
         let mut bundle = Bundle::default();
         bundle.put("sweep", &[1], &[sweep]);
@@ -161,7 +162,7 @@ pub(super) fn broadcast_state<R: Real>(comm: &dyn Comm, known: Option<(u64, Stat
     });
     comm.broadcast(&mut bytes);
     let stored = Stored::from_bytes(bytes, Path::new("the state of rank 0"))?;
-    Ok((stored.number("sweep")?, take_state(&stored)?))
+    Ok((stored.number("sweep")?, take_state(&stored, model.spectrum.n_modes())?))
 }
 
 /// The part of a whole state that belongs where the data are. Under a mask every rank has all features.

@@ -1,18 +1,18 @@
 //! A fitted model as a run folder.
 
-use super::folder_sink::{write_noise, write_place};
+use super::folder_sink::{seal_reconstruction, write_noise, write_place};
 use crate::data::Array;
 use crate::data::write::write_npy_f32;
 use crate::error::{Error, Result};
-use crate::numeric::bytes::Stored;
 use crate::numeric::files::write_atomically;
-use crate::run::checkpoint;
-use crate::run::draws::{Draws, KeptDraws};
+use crate::run::checkpoint::{self, Belongings};
+use crate::run::draws::{Draws, DrawsPlace};
 use crate::run::folder::{Output, RECONSTRUCTION, Run, TRACE};
 use crate::run::held::Held;
 use crate::run::trace::TraceWriter;
 use crate::summary::Fitted;
 use crate::summary::export::RunImages;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -51,12 +51,18 @@ impl Fitted {
         chain.trace.iter().try_for_each(|row| trace.push(row))?;
         trace.sync()?;
         let draws = Draws::new(folder, self.settings().keep_draws);
-        draws.create(&self.preprocessing)?;
-        if let KeptDraws::Memory(kept) = &chain.draws {
+        let mut belongings = Belongings {
+            chain: at as u32 + 1,
+            trace: trace.mark(),
+            draws: BTreeMap::new(),
+            preprocessing: draws.create(&self.preprocessing)?,
+        };
+        if let DrawsPlace::Memory(kept) = &chain.draws.place {
             kept.iter().try_for_each(|(number, draw)| write_atomically(&draws.path(*number), draw.bytes()))?;
+            belongings.draws = kept.iter().map(|(number, draw)| (*number, draw.checksum().to_string())).collect();
         }
         if let Some(stored) = &chain.checkpoint {
-            write_checkpoint(folder, stored)?;
+            checkpoint::save(folder, stored.to_bundle(), &belongings)?;
         }
         let results = Run::results_folder(run, number, self.settings().chains);
         fs::create_dir_all(&results).map_err(Error::write(&results))?;
@@ -69,13 +75,7 @@ impl Fitted {
         write_npy_f32(&folder.join(RECONSTRUCTION), &array.shape, &array.values)?;
         let mut images = self.space.as_ref().map(|space| RunImages::new(folder, space, &self.record.runs));
         (0..array.shape[0])
-            .try_for_each(|row| images.as_mut().map_or(Ok(()), |images| images.push(array.row(row), &self.mask)))
+            .try_for_each(|row| images.as_mut().map_or(Ok(()), |images| images.push(array.row(row), &self.mask)))?;
+        seal_reconstruction(folder, &self.record.runs)
     }
-}
-
-fn write_checkpoint(folder: &Path, stored: &Stored) -> Result<()> {
-    let path = checkpoint::path(folder);
-    let parent = path.parent().unwrap_or(folder);
-    fs::create_dir_all(parent).map_err(Error::write(parent))?;
-    write_atomically(&path, stored.bytes())
 }

@@ -12,6 +12,7 @@ use crate::error::{Error, Result, Verb, action};
 use crate::model::State;
 use crate::numeric::linalg::Real;
 use crate::pca::evidence::{self, EvidenceCurve};
+use crate::run::draws::{DrawsPlace, KeptDraws};
 use crate::run::folder::{Output, Run};
 use crate::run::held::Held;
 use crate::run::settings::{Precision, Settings};
@@ -248,7 +249,7 @@ fn join(own: &mut BTreeMap<u32, (Account, Found)>, about: &About, sink: &mut dyn
     let (mut posteriors, mut n_kept, mut others) = (Vec::new(), Vec::new(), BTreeMap::new());
     for chain in 1..=n_chains {
         let Some(stored) = sink.checkpoint(chain)? else { continue };
-        let posterior = checkpoint::posterior(&stored, &fingerprint, None)?;
+        let posterior = checkpoint::posterior(&stored, &fingerprint, &about.record.sizes(), false)?;
         n_kept.push((chain, posterior.n_kept));
         if !own.contains_key(&chain) {
             // Run by another group of ranks, or before this session.
@@ -300,12 +301,17 @@ impl<R: Real> Engine for Task<R> {
             if is_new && at == 0 {
                 take_place(about, sink)?;
             }
+            let notes = sink.as_mut().map_or(Vec::new(), |sink| sink.take_notes());
+            notes.iter().for_each(|note| watcher.observer.note(note));
             ending = chain.run(&mut watcher, sink)?;
             if let (Some(mut account), Some(sink)) = (chain.into_account(), sink.as_mut()) {
                 let found = account.give_results(about, number, sink.as_mut())?;
                 // The sink has it in the checkpoint.
                 account.posterior = Posterior::new(None);
                 self.chains.insert(number, (account, found));
+                if ending == Ending::Finished {
+                    sink.finish_chain(number)?;
+                }
                 // Chains of other groups may be on their way.
                 if about.is_first_of_all() && about.ranks.n_groups == 1 {
                     self.found = Some(join(&mut self.chains, about, sink.as_mut())?);
@@ -338,13 +344,14 @@ impl<R: Real> Engine for Task<R> {
 
     fn chains(&self, sink: &dyn Sink) -> Result<BTreeMap<u32, ChainRecord>> {
         let record = |(&chain, (account, found)): (&u32, &(Account, Found))| {
-            let is_in_memory = matches!(sink.draws(chain)?, crate::run::draws::KeptDraws::Memory(_));
+            let place = sink.draws(chain)?;
+            let is_in_memory = matches!(place, DrawsPlace::Memory(_));
             let record = ChainRecord {
                 trace: account.trace.clone(),
                 sweep: account.sweep,
                 counters: account.counters.clone(),
                 found: found.clone(),
-                draws: sink.draws(chain)?,
+                draws: KeptDraws { sizes: self.about().record.sizes(), place },
                 checkpoint: if is_in_memory { sink.checkpoint(chain)? } else { None },
                 reconstruction: sink.denoised(chain),
             };

@@ -6,7 +6,7 @@ use crate::data::Array;
 use crate::error::Result;
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::pca::evidence::EvidenceCurve;
-use crate::run::draws::KeptDraws;
+use crate::run::draws::DrawsPlace;
 use crate::run::trace::TraceRow;
 use crate::summary::Found;
 use std::sync::Arc;
@@ -28,11 +28,22 @@ pub trait Sink: Send {
     /// The last checkpoint of a chain.
     fn checkpoint(&self, chain: u32) -> Result<Option<Arc<Stored>>>;
 
+    /// The last checkpoint that a chain can go on from: it, and all that belongs to it, is as it was written.
+    fn last_sound(&mut self, chain: u32) -> Result<Option<Arc<Stored>>> {
+        self.checkpoint(chain)
+    }
+
+    /// What the user should know of how the last checkpoint was found.
+    fn take_notes(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// A chain begins.
     fn begin_chain(&mut self, chain: u32, about: &About) -> Result<()>;
 
-    /// A chain goes on from its checkpoint, after so many sweeps and kept ones: whatever is later goes. Returns the trace.
-    fn go_on_with_chain(&mut self, chain: u32, about: &About, sweep: u64, n_kept: u64) -> Result<Vec<TraceRow>>;
+    /// A chain goes on from a checkpoint, after so many sweeps and kept ones: whatever is later goes. Returns the trace.
+    fn go_on_with_chain(&mut self, chain: u32, about: &About, from: &Stored, done: (u64, u64))
+    -> Result<Vec<TraceRow>>;
 
     /// A sweep is done.
     fn sweep(&mut self, row: &TraceRow) -> Result<()>;
@@ -42,6 +53,11 @@ pub trait Sink: Send {
 
     /// A checkpoint after `n_kept` kept sweeps, which takes the place of the one before once it is complete.
     fn save(&mut self, chain: u32, n_kept: u64, checkpoint: Bundle) -> Result<()>;
+
+    /// A chain is as long as planned: what only the checkpoint before the last one needed may go.
+    fn finish_chain(&mut self, _chain: u32) -> Result<()> {
+        Ok(())
+    }
 
     /// What a chain has found so far.
     fn results(&mut self, chain: u32, about: &About, found: &Found) -> Result<()>;
@@ -60,7 +76,7 @@ pub trait Sink: Send {
     fn evidence(&mut self, curve: &EvidenceCurve) -> Result<()>;
 
     /// The draws that a chain has kept.
-    fn draws(&self, chain: u32) -> Result<KeptDraws>;
+    fn draws(&self, chain: u32) -> Result<DrawsPlace>;
 
     /// The denoised rows of a chain, where they are in memory.
     fn denoised(&self, chain: u32) -> Option<Array>;

@@ -72,13 +72,26 @@ impl Recipe {
         }
         let counts = [("bands", self.bands, 1), ("first_band", self.first_band, 1), ("guard_bins", self.guard_bins, 2)];
         for (name, value, least) in counts {
-            if value < least {
-                return Err(Error::setting(&format!("noise_reference.{name}"), value, format!("at least {least}")));
+            if !(least..=MOST_BANDS).contains(&value) {
+                let problem = format!("at least {least}, at most {MOST_BANDS}");
+                return Err(Error::setting(&format!("noise_reference.{name}"), value, problem));
             }
+        }
+        if self.clip_rounds > MOST_ROUNDS {
+            return Err(Error::setting(
+                "noise_reference.clip_rounds",
+                self.clip_rounds,
+                format!("at most {MOST_ROUNDS}"),
+            ));
         }
         Ok(())
     }
 }
+
+/// The most bands, bins, or modes in the smoothest band.
+const MOST_BANDS: usize = 1_000_000;
+/// The most rounds of clipping.
+const MOST_ROUNDS: u32 = 1000;
 
 /// The noise of a data set.
 #[derive(Clone, Debug, PartialEq)]
@@ -253,6 +266,9 @@ impl Reference {
         let lists = [site_scales, powers, row_powers, run_levels];
         if !lists.into_iter().flatten().chain([level, unit]).all(is_sound) {
             return Err(Error::malformed(stored.path(), "damaged: a scale, power or level is not positive"));
+        }
+        if !reference.band_ends.iter().all(|x| x.is_finite()) || !is_sound(&reference.findings.level) {
+            return Err(Error::malformed(stored.path(), "damaged: a band or the level of the noise is not a number"));
         }
         Ok(reference)
     }

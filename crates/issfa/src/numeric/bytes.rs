@@ -1,4 +1,5 @@
-//! Named arrays in one file (safetensors), written atomically: checkpoints, draws and what `transform` needs.
+//! Named arrays in one file (safetensors), written atomically and known by a checksum that the file holds itself:
+//! checkpoints, draws and what `transform` needs.
 
 use crate::error::{Error, Result};
 use crate::numeric::files::PendingFile;
@@ -8,6 +9,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use xxhash_rust::xxh3::Xxh3;
+
+/// The note that holds the checksum of everything else.
+const CHECKSUM: &str = "checksum";
 
 /// Arrays and text to be written together.
 #[derive(Default)]
@@ -68,9 +73,16 @@ impl Bundle {
 
     fn header(&self) -> HashMap<String, String> {
         // One note only: a map of several would be written in an order that differs from run to run.
-        let notes = serde_json::to_string(&self.notes.iter().collect::<std::collections::BTreeMap<_, _>>())
-            .expect("text can be written as JSON");
+        let mut notes: std::collections::BTreeMap<_, _> = self.notes.iter().collect();
+        let (name, checksum) = (CHECKSUM.to_string(), self.checksum());
+        notes.insert(&name, &checksum);
+        let notes = serde_json::to_string(&notes).expect("text can be written as JSON");
         HashMap::from([("notes".to_string(), notes)])
+    }
+
+    /// What everything in it is known by: 32 hexadecimal digits.
+    pub fn checksum(&self) -> String {
+        digest(self.views().collect(), &self.notes)
     }
 
     /// Everything as it would be in a file.
@@ -80,8 +92,8 @@ impl Bundle {
 
     /// Everything as if it had been read back; `name` is for messages.
     pub fn into_stored(self, name: &str) -> Stored {
-        let notes = self.notes.clone();
-        Stored { path: name.into(), bytes: self.to_bytes(), notes }
+        let (notes, checksum) = (self.notes.clone(), self.checksum());
+        Stored { path: name.into(), bytes: self.to_bytes(), notes, checksum }
     }
 
     /// Writes everything to a temporary file, flushes it to disk and renames it.
@@ -127,15 +139,35 @@ impl View for Outline<'_, '_> {
     }
 }
 
+/// The xxh3-128 of names, types, shapes and values in the order of names, and of all notes but the checksum.
+fn digest(mut arrays: Vec<(&str, TensorView)>, notes: &HashMap<String, String>) -> String {
+    let mut hasher = Xxh3::new();
+    let mut add = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    };
+    arrays.sort_by_key(|(name, _)| *name);
+    for (name, view) in &arrays {
+        add(name.as_bytes());
+        add(format!("{:?} {:?}", view.dtype(), view.shape()).as_bytes());
+        add(view.data());
+    }
+    let mut texts: Vec<_> = notes.iter().filter(|(name, _)| *name != CHECKSUM).collect();
+    texts.sort();
+    texts.iter().for_each(|(name, text)| [name, text].iter().for_each(|part| add(part.as_bytes())));
+    format!("{:032x}", hasher.digest128())
+}
+
 /// A bundle read back.
 pub struct Stored {
     path: std::path::PathBuf,
     bytes: Vec<u8>,
     notes: HashMap<String, String>,
+    checksum: String,
 }
 
 impl Stored {
-    /// Reads a whole file and checks its header.
+    /// Reads a whole file and checks its header and its checksum.
     pub fn open(path: &Path) -> Result<Stored> {
         Stored::from_bytes(fs::read(path).map_err(Error::read(path))?, path)
     }
@@ -150,14 +182,44 @@ impl Stored {
         &self.bytes
     }
 
+    /// What everything in it is known by.
+    pub fn checksum(&self) -> &str {
+        &self.checksum
+    }
+
     /// What [`Bundle::to_bytes`] made; `path` is for messages.
     pub fn from_bytes(bytes: Vec<u8>, path: &Path) -> Result<Stored> {
-        let (_, metadata) = SafeTensors::read_metadata(&bytes)
-            .map_err(|error| Error::malformed(path, format!("damaged or not written by issfa ({error:?})")))?;
+        let stored = Stored::unchecked(bytes, path)?;
+        match stored.notes.get(CHECKSUM) {
+            Some(written) if *written == stored.checksum => Ok(stored),
+            Some(written) => {
+                let problem = format!("damaged: its checksum is {}, but {written} is written in it", stored.checksum);
+                Err(Error::malformed(path, problem))
+            }
+            None => Err(Error::malformed(path, "damaged or not written by issfa (no checksum)")),
+        }
+    }
+
+    /// The same whatever checksum is written in it.
+    pub(crate) fn unchecked(bytes: Vec<u8>, path: &Path) -> Result<Stored> {
+        let unreadable = |error| Error::malformed(path, format!("damaged or not written by issfa ({error:?})"));
+        let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(unreadable)?;
         let text = metadata.metadata().as_ref().and_then(|map| map.get("notes").cloned()).unwrap_or_default();
-        let notes = serde_json::from_str(&text)
+        let notes: HashMap<String, String> = serde_json::from_str(&text)
             .map_err(|_| Error::malformed(path, "damaged or not written by issfa (no notes)"))?;
-        Ok(Stored { path: path.to_path_buf(), bytes, notes })
+        let tensors = SafeTensors::deserialize(&bytes).map_err(unreadable)?;
+        let list = tensors.tensors();
+        let checksum = digest(list.iter().map(|(name, view)| (name.as_str(), view.clone())).collect(), &notes);
+        Ok(Stored { path: path.to_path_buf(), bytes, notes, checksum })
+    }
+
+    /// The same to be added to and written again.
+    pub fn to_bundle(&self) -> Bundle {
+        let tensors = SafeTensors::deserialize(&self.bytes).expect("the header was read before");
+        let one = |name: String, view: TensorView| (name, view.dtype(), view.shape().to_vec(), view.data().to_vec());
+        let mut notes = self.notes.clone();
+        notes.remove(CHECKSUM);
+        Bundle { arrays: tensors.tensors().into_iter().map(|(name, view)| one(name, view)).collect(), notes }
     }
 
     /// A text.
@@ -187,6 +249,20 @@ impl Stored {
             ));
         }
         Ok(values)
+    }
+
+    /// An array of two axes.
+    pub fn table<E: Element>(&self, name: &str) -> Result<([usize; 2], Vec<E>)> {
+        let (shape, values) = self.take(name)?;
+        match shape[..] {
+            [n_rows, n_columns] => Ok(([n_rows, n_columns], values)),
+            _ => Err(self.damaged(format!("array '{name}' has shape {shape:?}, not two axes"))),
+        }
+    }
+
+    /// The error of a file whose contents cannot be.
+    pub fn damaged(&self, problem: impl std::fmt::Display) -> Error {
+        Error::malformed(&self.path, format!("damaged: {problem}"))
     }
 
     /// A single number.
@@ -220,10 +296,24 @@ mod tests {
         assert_eq!(stored.text("other").unwrap(), "two\nlines");
         assert!(stored.values::<f64>("x", &[4]).is_err() && stored.take::<f32>("x").is_err());
         assert!(stored.take::<f32>("y").is_err() && stored.text("y").is_err());
-        for n in 0..first.len() {
-            fs::write(&path, &first[..n]).unwrap();
-            if let Ok(stored) = Stored::open(&path) {
-                assert!(stored.take::<f64>("x").is_err() || stored.number::<u64>("n").is_err());
+        (0..first.len()).for_each(|n| assert!(Stored::from_bytes(first[..n].to_vec(), &path).is_err(), "{n}"));
+        let again = stored.to_bundle();
+        assert_eq!((again.checksum().as_str(), again.to_bytes().len()), (stored.checksum(), first.len()));
+    }
+
+    #[test]
+    fn every_flip_is_noticed_or_harmless() {
+        let mut bundle = Bundle::default();
+        bundle.put("x", &[3], &[1.0f64, 2.0, 3.0]);
+        bundle.put("y", &[3], &[4.0f64, 5.0, 6.0]);
+        bundle.note("format", "1");
+        let (bytes, path) = (bundle.to_bytes(), Path::new("a.safetensors"));
+        for at in 0..8 * bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at / 8] ^= 1 << (at % 8);
+            if let Ok(stored) = Stored::from_bytes(flipped, path) {
+                let values = [stored.values::<f64>("x", &[3]).unwrap(), stored.values("y", &[3]).unwrap()].concat();
+                assert_eq!((values, stored.text("format").unwrap()), (vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "1"));
             }
         }
     }

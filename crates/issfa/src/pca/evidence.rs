@@ -4,9 +4,10 @@
 //! samples: the spectrum is always that of the smaller Gram matrix.
 
 use super::smaller_gram;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::numeric::linalg::{Real, symmetric_eigenvalues};
 use crate::numeric::table::Format;
+use crate::run::checksums::{Checksums, seal};
 use crate::spectral::SpectralData;
 use statrs::function::gamma::ln_gamma;
 use std::f64::consts::{LN_2, PI};
@@ -15,7 +16,7 @@ use std::path::Path;
 /// The file of a run that holds the curve.
 pub const FILE: &str = "eigenvalues.csv";
 
-const TABLE: Format = Format { separator: ',', remedy: "; remove the file, and `report` makes it anew" };
+const TABLE: Format = Format { separator: ',', remedy: "" };
 
 /// Up to this many rows or sites (the fewer of the two) the curve takes a moment.
 const QUICK: usize = 1000;
@@ -66,15 +67,26 @@ impl EvidenceCurve {
             let evidence = self.ln_evidence.get(at).map_or(String::new(), f64::to_string);
             vec![(at + 1).to_string(), eigenvalue.to_string(), evidence]
         });
-        TABLE.write(&folder.join(FILE), &["component", "eigenvalue", "ln_evidence"], rows)
+        TABLE.write(&folder.join(FILE), &["component", "eigenvalue", "ln_evidence"], rows)?;
+        seal(folder, &[FILE])
+    }
+
+    /// Takes the curve of a run away: it is made anew.
+    pub fn forget(folder: &Path) -> Result<()> {
+        let path = folder.join(FILE);
+        if path.is_file() {
+            std::fs::remove_file(&path).map_err(Error::write(&path))?;
+        }
+        seal(folder, &[FILE])
     }
 
     /// Reads the curve of a run, if it has one.
     pub fn read(folder: &Path) -> Result<Option<EvidenceCurve>> {
-        let path = folder.join(FILE);
-        if !path.is_file() {
+        let (path, known) = (folder.join(FILE), Checksums::open(folder)?);
+        if !known.has(FILE) {
             return Ok(None);
         }
+        known.check(FILE)?;
         let mut curve = EvidenceCurve { eigenvalues: Vec::new(), ln_evidence: Vec::new() };
         for row in TABLE.read(&path)?.rows() {
             curve.eigenvalues.push(row.get("eigenvalue")?);
@@ -195,7 +207,11 @@ mod tests {
         curve.write(folder.path()).unwrap();
         assert_eq!(EvidenceCurve::read(folder.path()).unwrap(), Some(curve));
         std::fs::write(folder.path().join(FILE), "component,eigenvalue,ln_evidence\n1,2\n").unwrap();
+        assert!(EvidenceCurve::read(folder.path()).unwrap_err().to_string().contains("damaged"));
+        seal(folder.path(), &[FILE]).unwrap();
         assert!(EvidenceCurve::read(folder.path()).unwrap_err().to_string().contains("line 2"));
+        EvidenceCurve::forget(folder.path()).unwrap();
+        assert_eq!(EvidenceCurve::read(folder.path()).unwrap(), None);
     }
 
     #[test]

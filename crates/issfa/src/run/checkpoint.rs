@@ -1,12 +1,14 @@
 //! Checkpoints: everything a chain needs to go on as if it had never stopped.
 
-use super::codec::{put_posterior, put_state, take_posterior, take_state};
+use super::codec::{Sizes, put_posterior, put_state, take_posterior, take_state_of};
 use super::draws::check_format;
 use super::settings::FORMAT;
+use super::trace::TraceMark;
 use crate::chain::Posterior;
-use crate::error::{Error, Result, setting};
+use crate::error::{Error, Result, Verb, action, setting};
 use crate::model::State;
 use crate::numeric::bytes::{Bundle, Stored};
+use crate::numeric::files::create_folder;
 use crate::numeric::linalg::Real;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -44,9 +46,37 @@ pub struct Checkpoint<R> {
     pub counters: Counters,
 }
 
+/// What lies beside a checkpoint and belongs to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Belongings {
+    /// Which chain of its run it is of, from 1.
+    pub chain: u32,
+    /// How far the trace goes.
+    pub trace: TraceMark,
+    /// The kept draws, by the numbers of their kept sweeps, with their checksums.
+    pub draws: BTreeMap<u64, String>,
+    /// The checksum of what new rows are prepared by.
+    pub preprocessing: String,
+}
+
 /// Where a chain's checkpoint lies.
 pub fn path(chain_folder: &Path) -> PathBuf {
     chain_folder.join("checkpoint").join("state.safetensors")
+}
+
+/// Where the checkpoint before lies, as long as the chain is on its way.
+pub fn previous_path(chain_folder: &Path) -> PathBuf {
+    chain_folder.join("checkpoint").join("previous.safetensors")
+}
+
+/// Where a checkpoint is until it has been read back.
+fn next_path(chain_folder: &Path) -> PathBuf {
+    chain_folder.join("checkpoint").join("next.safetensors")
+}
+
+/// Whether a chain has a checkpoint.
+pub fn exists(chain_folder: &Path) -> bool {
+    path(chain_folder).is_file() || previous_path(chain_folder).is_file()
 }
 
 /// A chain at rest as named arrays, for the run with this fingerprint.
@@ -68,41 +98,80 @@ pub fn encode<R: Real>(
     bundle
 }
 
-/// Writes a checkpoint; the one before stays until the new one is complete.
-pub fn save(chain_folder: &Path, checkpoint: &Bundle) -> Result<()> {
-    let path = path(chain_folder);
+/// Writes a checkpoint with what belongs to it. It is read back before it takes the place of the one before, which stays
+/// beside it.
+pub fn save(chain_folder: &Path, mut checkpoint: Bundle, belongings: &Belongings) -> Result<()> {
+    let (path, next) = (path(chain_folder), next_path(chain_folder));
     let folder = path.parent().unwrap_or(chain_folder);
-    fs::create_dir_all(folder).map_err(Error::write(folder))?;
-    checkpoint.save(&path)
+    create_folder(folder)?;
+    checkpoint.note("belongings", serde_json::to_string(belongings).expect("names and numbers are JSON"));
+    checkpoint.save(&next)?;
+    Stored::open(&next)?;
+    if path.is_file() {
+        fs::rename(&path, previous_path(chain_folder)).map_err(Error::write(&path))?;
+    }
+    fs::rename(&next, &path).map_err(Error::write(&path))
 }
 
-/// Reads a checkpoint of whatever run, with its format checked.
-pub fn open(chain_folder: &Path) -> Result<Stored> {
+/// Takes the checkpoint before away: the last one is all that is needed.
+pub fn forget_previous(chain_folder: &Path) -> Result<()> {
+    let path = previous_path(chain_folder);
+    if path.is_file() { fs::remove_file(&path).map_err(Error::write(&path)) } else { Ok(()) }
+}
+
+/// Puts the checkpoint before in the place of a damaged one.
+pub fn restore_previous(chain_folder: &Path) -> Result<()> {
     let path = path(chain_folder);
-    let stored = Stored::open(&path)?;
+    fs::rename(previous_path(chain_folder), &path).map_err(Error::write(&path))
+}
+
+/// Reads a checkpoint of whatever run, with its format checked. Where a process ended just when the last one was to get its
+/// name, this is the one before.
+pub fn open(chain_folder: &Path) -> Result<Stored> {
+    let (last, previous) = (path(chain_folder), previous_path(chain_folder));
+    let is_between = !last.is_file() && previous.is_file();
+    open_file(if is_between { &previous } else { &last }).map_err(|error| {
+        let resume = action(Verb::Resume).on(chain_folder.display());
+        match previous.is_file() {
+            true => error.with_remedy(format!("{resume} goes back to the checkpoint before")),
+            false => error.with_remedy("put back a copy, or fit again"),
+        }
+    })
+}
+
+/// Reads a file as a checkpoint.
+pub fn open_file(path: &Path) -> Result<Stored> {
+    let stored = Stored::open(path)?;
     check_format(&stored)?;
     Ok(stored)
+}
+
+/// What belongs to a checkpoint.
+pub fn belongings(stored: &Stored) -> Result<Belongings> {
+    let text = stored.text("belongings")?;
+    serde_json::from_str(text).map_err(|_| stored.damaged("note 'belongings' cannot be read"))
 }
 
 /// What a checkpoint of the run with this fingerprint holds.
 pub fn decode<R: Real>(
     stored: &Stored,
     fingerprint: &str,
-    with_reconstruction: Option<(usize, usize)>,
+    sizes: &Sizes,
+    with_reconstruction: bool,
 ) -> Result<Checkpoint<R>> {
     check_origin(stored, fingerprint)?;
     Ok(Checkpoint {
         sweep: stored.number("sweep")?,
-        state: take_state(stored)?,
-        posterior: take_posterior(stored, with_reconstruction)?,
-        counters: counters(stored),
+        state: take_state_of(stored, sizes)?,
+        posterior: take_posterior(stored, sizes, with_reconstruction)?,
+        counters: counters(stored)?,
     })
 }
 
 /// What was accumulated alone, of the run with this fingerprint.
-pub fn posterior(stored: &Stored, fingerprint: &str, with_reconstruction: Option<(usize, usize)>) -> Result<Posterior> {
+pub fn posterior(stored: &Stored, fingerprint: &str, sizes: &Sizes, with_reconstruction: bool) -> Result<Posterior> {
     check_origin(stored, fingerprint)?;
-    take_posterior(stored, with_reconstruction)
+    take_posterior(stored, sizes, with_reconstruction)
 }
 
 /// Refuses the checkpoint of another run.
@@ -115,23 +184,33 @@ pub fn check_origin(stored: &Stored, fingerprint: &str) -> Result<()> {
     Err(Error::OtherOrigin { path: stored.path().to_path_buf(), what: "settings", found, expected })
 }
 
+/// Refuses the checkpoint of another chain of the run; numbers are from 1.
+pub fn check_chain(stored: &Stored, chain: u32) -> Result<()> {
+    let found = belongings(stored)?.chain;
+    if found == chain {
+        return Ok(());
+    }
+    let (found, expected) = (format!("chain {found}"), format!("chain {chain}"));
+    Err(Error::OtherOrigin { path: stored.path().to_path_buf(), what: "chain", found, expected })
+}
+
 /// Sums over all sweeps so far.
-pub fn counters(stored: &Stored) -> Counters {
-    stored.text("counters").ok().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+pub fn counters(stored: &Stored) -> Result<Counters> {
+    serde_json::from_str(stored.text("counters")?).map_err(|_| stored.damaged("note 'counters' cannot be read"))
 }
 
 /// Sweep number and counters, whatever the run.
 pub fn peek(chain_folder: &Path) -> Result<(u64, Counters)> {
     let stored = open(chain_folder)?;
-    Ok((stored.number("sweep")?, counters(&stored)))
+    Ok((stored.number("sweep")?, counters(&stored)?))
 }
 
-/// The state alone, whatever the run: to start another chain from.
-pub fn load_state<R: Real>(chain_folder: &Path) -> Result<State<R>> {
+/// The state alone, of a run with these sizes: to start another chain from.
+pub fn load_state<R: Real>(chain_folder: &Path, sizes: &Sizes) -> Result<State<R>> {
     let stored = open(chain_folder)?;
     if stored.text("precision")? != R::NAME {
         let problem = format!("was written with another {} than {}", setting("precision"), R::NAME);
         return Err(Error::malformed(stored.path(), problem));
     }
-    take_state(&stored)
+    take_state_of(&stored, sizes)
 }

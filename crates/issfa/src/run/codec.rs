@@ -1,9 +1,10 @@
-//! States, posteriors and preprocessing to and from named arrays.
+//! States, posteriors and preprocessing to and from named arrays. Nothing is taken out that could not have been put in:
+//! shapes, indices and numbers are looked at.
 
 use crate::chain::moments::FeatureMoments;
 use crate::chain::posterior::{Posterior, Reconstruction};
+use crate::data::Preprocessing;
 use crate::data::regression::RunFit;
-use crate::data::{Centering, Preprocessing};
 use crate::error::Result;
 use crate::model::{Entry, Loadings, State};
 use crate::numeric::bytes::{Bundle, Stored};
@@ -17,12 +18,56 @@ pub fn put_spectra<R: Real>(bundle: &mut Bundle, name: &str, spectra: &FeatureSp
     bundle.put(name, &[k, n_modes], &values);
 }
 
+/// The sizes that everything stored about a chain must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Rows of the fit.
+    pub n_rows: usize,
+    /// Sites of the grid, and so modes.
+    pub n_modes: usize,
+    /// Sites that take part.
+    pub n_columns: usize,
+    /// Parameters of the curve.
+    pub n_theta: usize,
+    /// Runs of the input.
+    pub n_runs: usize,
+}
+
+fn is_positive(x: &f64) -> bool {
+    *x > 0.0 && x.is_finite()
+}
+
+/// Refuses numbers of which one is not what it should be.
+fn check<'a, T: std::fmt::Debug + 'a>(
+    stored: &Stored,
+    name: &str,
+    values: impl IntoIterator<Item = &'a T>,
+    is_sound: impl Fn(&T) -> bool,
+) -> Result<()> {
+    match values.into_iter().find(|x| !is_sound(x)) {
+        None => Ok(()),
+        Some(x) => Err(stored.damaged(format!("'{name}' holds {x:?}, which cannot stand there"))),
+    }
+}
+
+/// Refuses an array of another length.
+fn check_length(stored: &Stored, name: &str, found: usize, expected: usize) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(stored.damaged(format!("'{name}' is for {found}, but the run has {expected}")))
+}
+
 /// Takes features x modes out again.
-pub fn take_spectra<R: Real>(stored: &Stored, name: &str) -> Result<FeatureSpectra<R>> {
-    let (shape, values) = stored.take::<R>(name)?;
-    let n_modes = shape.get(1).copied().unwrap_or(0);
+pub fn take_spectra<R: Real>(stored: &Stored, name: &str, n_modes: usize) -> Result<FeatureSpectra<R>> {
+    let ([k, found], values) = stored.table::<R>(name)?;
+    // Before anything is made of that size.
+    check_length(stored, name, found, n_modes)?;
+    check(stored, name, &values, |x| x.to_f64().is_finite())?;
     let wide: Vec<f64> = values.iter().map(|x| x.to_f64()).collect();
-    Ok(FeatureSpectra::from_rows(n_modes, wide.chunks_exact(n_modes.max(1))))
+    let spectra = FeatureSpectra::from_rows(n_modes, wide.chunks_exact(n_modes.max(1)));
+    check_length(stored, name, spectra.n_features(), k)?;
+    Ok(spectra)
 }
 
 /// Puts a state into a bundle.
@@ -47,17 +92,11 @@ pub fn put_state<R: Real>(bundle: &mut Bundle, state: &State<R>) {
 }
 
 /// Takes a state out again.
-pub fn take_state<R: Real>(stored: &Stored) -> Result<State<R>> {
-    let features = take_spectra(stored, "features")?;
+pub fn take_state<R: Real>(stored: &Stored, n_modes: usize) -> Result<State<R>> {
+    let features = take_spectra(stored, "features", n_modes)?;
     let k = features.n_features();
-    let (_, counts) = stored.take::<u32>("active_per_row")?;
-    let n: usize = counts.iter().map(|&count| count as usize).sum();
-    let active = stored.values::<u32>("active_features", &[n])?;
-    let weights = stored.values::<f64>("active_weights", &[n])?;
-    let mut entries = active.iter().zip(weights).map(|(&feature, weight)| Entry { feature: feature as usize, weight });
-    let rows = counts.iter().map(|&count| entries.by_ref().take(count as usize).collect()).collect();
-    Ok(State {
-        loadings: Loadings::from_rows(rows, k),
+    let state = State {
+        loadings: take_loadings(stored, k)?,
         features,
         feature_ids: stored.values("feature_ids", &[k])?,
         next_feature_id: stored.number("next_feature_id")?,
@@ -67,7 +106,45 @@ pub fn take_state<R: Real>(stored: &Stored) -> Result<State<R>> {
         ln_theta: stored.take("ln_theta")?.1,
         ibp_strength: stored.number("ibp_strength")?,
         ibp_repulsion: stored.number("ibp_repulsion")?,
-    })
+    };
+    check(stored, "weight_means", &state.weight_means, |x| x.is_finite())?;
+    check(stored, "weight_precisions", &state.weight_precisions, is_positive)?;
+    check(stored, "noise_variance", &[state.noise_variance], is_positive)?;
+    check(stored, "ln_theta", &state.ln_theta, |x| is_positive(&x.exp()))?;
+    check(stored, "ibp_strength", &[state.ibp_strength], is_positive)?;
+    check(stored, "ibp_repulsion", &[state.ibp_repulsion], is_positive)?;
+    check(stored, "next_feature_id", &[state.next_feature_id], |next| *next < 1 << 62)?;
+    check(stored, "feature_ids", &state.feature_ids, |id| *id < state.next_feature_id)?;
+    let mut ids = state.feature_ids.clone();
+    ids.sort_unstable();
+    check(stored, "feature_ids", ids.array_windows(), |[one, next]: &[u64; 2]| one != next)?;
+    Ok(state)
+}
+
+/// Takes the weights of `k` features out again.
+fn take_loadings(stored: &Stored, k: usize) -> Result<Loadings> {
+    let (_, counts) = stored.take::<u32>("active_per_row")?;
+    let n: usize = counts.iter().map(|&count| count as usize).sum();
+    let active = stored.values::<u32>("active_features", &[n])?;
+    let weights = stored.values::<f64>("active_weights", &[n])?;
+    check(stored, "active_features", &active, |feature| (*feature as usize) < k)?;
+    check(stored, "active_weights", &weights, |x| x.is_finite())?;
+    let mut entries = active.iter().zip(weights).map(|(&feature, weight)| Entry { feature: feature as usize, weight });
+    let rows = counts.iter().map(|&count| entries.by_ref().take(count as usize).collect()).collect();
+    let loadings = Loadings::from_rows(rows, k);
+    let is_twice = |row: &Vec<Entry>| row.array_windows().any(|[one, next]| one.feature == next.feature);
+    match loadings.rows().iter().position(is_twice) {
+        None => Ok(loadings),
+        Some(row) => Err(stored.damaged(format!("row {row} uses a feature twice"))),
+    }
+}
+
+/// Takes the state of a run with these sizes out again.
+pub fn take_state_of<R: Real>(stored: &Stored, sizes: &Sizes) -> Result<State<R>> {
+    let state = take_state(stored, sizes.n_modes)?;
+    check_length(stored, "active_per_row", state.loadings.n_rows(), sizes.n_rows)?;
+    check_length(stored, "ln_theta", state.ln_theta.len(), sizes.n_theta)?;
+    Ok(state)
 }
 
 /// Puts the accumulated posterior into a bundle.
@@ -98,45 +175,16 @@ pub fn put_posterior(bundle: &mut Bundle, posterior: &Posterior) {
     }
 }
 
-/// Takes the accumulated posterior out again; `with_reconstruction` as in [`Posterior::new`].
-pub fn take_posterior(stored: &Stored, with_reconstruction: Option<(usize, usize)>) -> Result<Posterior> {
-    let mut posterior = Posterior::new(with_reconstruction);
+/// Takes the accumulated posterior out again; with the reconstruction where that was accumulated.
+pub fn take_posterior(stored: &Stored, sizes: &Sizes, with_reconstruction: bool) -> Result<Posterior> {
+    let mut posterior = Posterior::new(None);
     posterior.n_kept = stored.number("posterior.n_kept")?;
-    let (_, ids) = stored.take::<u64>("posterior.ids")?;
-    let n = ids.len();
-    let n_present = stored.values::<u64>("posterior.n_present", &[n])?;
     posterior.next_id = stored.number("posterior.next_id")?;
-    let last_ids = stored.values::<u64>("posterior.last_ids", &[n])?;
-    let n_kept = posterior.n_kept as usize;
-    let series = stored.values::<f64>("posterior.series", &[n, n_kept])?;
-    let (shape, means) = stored.take::<f32>("posterior.mean")?;
-    let n_sites = shape[1];
-    let deviations = stored.values::<f32>("posterior.deviations", &[n, n_sites])?;
-    let exceeds = stored.values::<u32>("posterior.exceeds", &[n, n_sites])?;
-    let (_, widths) = stored.take::<f32>("posterior.widths")?;
-    let n_axes = widths.len() / n_present.iter().sum::<u64>().max(1) as usize;
-    let first_width = |at: usize| n_present[..at].iter().sum::<u64>() as usize * n_axes;
-    let (shape, weights) = stored.take::<f64>("posterior.weights")?;
-    let n_rows = shape[1];
-    let active = stored.values::<u32>("posterior.active", &[n, n_rows])?;
-    let part = |at: usize, size: usize| at * size..(at + 1) * size;
-    posterior.features = (0..n)
-        .map(|at| FeatureMoments {
-            id: ids[at],
-            last_id: last_ids[at],
-            n_present: n_present[at],
-            mean: means[part(at, n_sites)].to_vec(),
-            deviations: deviations[part(at, n_sites)].to_vec(),
-            exceeds: exceeds[part(at, n_sites)].to_vec(),
-            widths: widths[first_width(at)..first_width(at + 1)].to_vec(),
-            weights: weights[part(at, n_rows)].to_vec(),
-            active: active[part(at, n_rows)].to_vec(),
-            series: vec![series[part(at, n_kept)].to_vec()],
-        })
-        .collect();
-    if let Some((rows, modes)) = with_reconstruction {
-        let values = stored.values::<f32>("posterior.reconstruction", &[rows, modes])?;
-        let mut mean = SpectralData::zeros(rows, Tiles::whole(modes));
+    posterior.features = take_moments(stored, sizes, posterior.n_kept)?;
+    if with_reconstruction {
+        let values = stored.values::<f32>("posterior.reconstruction", &[sizes.n_rows, sizes.n_modes])?;
+        check(stored, "posterior.reconstruction", &values, |x| x.is_finite())?;
+        let mut mean = SpectralData::zeros(sizes.n_rows, Tiles::whole(sizes.n_modes));
         let mut from = values.as_slice();
         for (_, tile) in mean.tiles_mut() {
             let (now, later) = from.split_at(tile.len());
@@ -146,6 +194,48 @@ pub fn take_posterior(stored: &Stored, with_reconstruction: Option<(usize, usize
         posterior.reconstruction = Some(Reconstruction { mean });
     }
     Ok(posterior)
+}
+
+/// Takes the moments of features out again.
+fn take_moments(stored: &Stored, sizes: &Sizes, n_kept: u64) -> Result<Vec<FeatureMoments>> {
+    let (_, ids) = stored.take::<u64>("posterior.ids")?;
+    check(stored, "posterior.ids", ids.array_windows(), |[one, next]: &[u64; 2]| one < next)?;
+    let n = ids.len();
+    // Nothing was put in of what no feature has.
+    let (n_sites, n_rows) = if n == 0 { (0, 0) } else { (sizes.n_columns, sizes.n_rows) };
+    let n_present = stored.values::<u64>("posterior.n_present", &[n])?;
+    check(stored, "posterior.n_present", &n_present, |present| *present <= n_kept && *present < 1 << 32)?;
+    let last_ids = stored.values::<u64>("posterior.last_ids", &[n])?;
+    let n_kept = n_kept as usize;
+    let series = stored.values::<f64>("posterior.series", &[n, n_kept])?;
+    let means = stored.values::<f32>("posterior.mean", &[n, n_sites])?;
+    let deviations = stored.values::<f32>("posterior.deviations", &[n, n_sites])?;
+    let exceeds = stored.values::<u32>("posterior.exceeds", &[n, n_sites])?;
+    let (_, widths) = stored.take::<f32>("posterior.widths")?;
+    let weights = stored.values::<f64>("posterior.weights", &[n, n_rows])?;
+    let active = stored.values::<u32>("posterior.active", &[n, n_rows])?;
+    check(stored, "posterior.series", &series, |x| x.is_finite() && *x >= 0.0)?;
+    check(stored, "posterior.mean", &means, |x| x.is_finite())?;
+    check(stored, "posterior.deviations", &deviations, |x| x.is_finite())?;
+    check(stored, "posterior.weights", &weights, |x| x.is_finite())?;
+    let n_draws = n_present.iter().sum::<u64>().max(1) as usize;
+    check_length(stored, "posterior.widths", widths.len() % n_draws, 0)?;
+    let n_axes = widths.len() / n_draws;
+    let first_width = |at: usize| n_present[..at].iter().sum::<u64>() as usize * n_axes;
+    let part = |at: usize, size: usize| at * size..(at + 1) * size;
+    let moments = |at: usize| FeatureMoments {
+        id: ids[at],
+        last_id: last_ids[at],
+        n_present: n_present[at],
+        mean: means[part(at, n_sites)].to_vec(),
+        deviations: deviations[part(at, n_sites)].to_vec(),
+        exceeds: exceeds[part(at, n_sites)].to_vec(),
+        widths: widths[first_width(at)..first_width(at + 1)].to_vec(),
+        weights: weights[part(at, n_rows)].to_vec(),
+        active: active[part(at, n_rows)].to_vec(),
+        series: vec![series[part(at, n_kept)].to_vec()],
+    };
+    Ok((0..n).map(moments).collect())
 }
 
 /// Puts the preprocessing into a bundle.
@@ -167,19 +257,44 @@ pub fn put_preprocessing(bundle: &mut Bundle, preprocessing: &Preprocessing) {
 
 /// Takes the preprocessing out again.
 pub fn take_preprocessing(stored: &Stored) -> Result<Preprocessing> {
-    let (shape, means) = stored.take::<f64>("run_means")?;
-    let (n_runs, n_sites) = (shape[0], shape[1]);
-    let overall = RunFit { means: stored.take("overall_means")?.1, slopes: stored.take("overall_slopes")?.1 };
-    let n_slopes = overall.slopes.len();
+    let ([n_runs, n_sites], means) = stored.table::<f64>("run_means")?;
+    let unreadable = |name: &str| stored.damaged(format!("note '{name}' cannot be read"));
+    let covariates: Vec<String> =
+        serde_json::from_str(stored.text("covariates")?).map_err(|_| unreadable("covariates"))?;
+    let n_slopes = n_sites * covariates.len();
+    let overall = RunFit {
+        means: stored.values("overall_means", &[n_sites])?,
+        slopes: stored.values("overall_slopes", &[n_slopes])?,
+    };
     let slopes = stored.values::<f64>("run_slopes", &[n_runs, n_slopes])?;
+    let (_, site_scales) = stored.take::<f64>("site_scales")?;
+    let factor = stored.number("factor")?;
+    for (name, values) in [
+        ("run_means", &means),
+        ("run_slopes", &slopes),
+        ("overall_means", &overall.means),
+        ("overall_slopes", &overall.slopes),
+    ] {
+        check(stored, name, values, |x| x.is_finite())?;
+    }
+    check(stored, "site_scales, factor", site_scales.iter().chain([&factor]), is_positive)?;
+    if !site_scales.is_empty() {
+        check_length(stored, "site_scales", site_scales.len(), n_sites)?;
+    }
     let part = |values: &[f64], run: usize, n: usize| values[run * n..(run + 1) * n].to_vec();
     let run = |run: usize| RunFit { means: part(&means, run, n_sites), slopes: part(&slopes, run, n_slopes) };
     Ok(Preprocessing {
-        centering: serde_json::from_str(stored.text("centering")?).unwrap_or(Centering::None),
-        covariates: serde_json::from_str(stored.text("covariates")?).unwrap_or_default(),
+        centering: serde_json::from_str(stored.text("centering")?).map_err(|_| unreadable("centering"))?,
+        covariates,
         runs: (0..n_runs).map(run).collect(),
         overall,
-        site_scales: stored.take("site_scales")?.1,
-        factor: stored.number("factor")?,
+        site_scales,
+        factor,
     })
+}
+
+/// Refuses a preprocessing that is not of the run.
+pub fn check_preprocessing(stored: &Stored, preprocessing: &Preprocessing, sizes: &Sizes) -> Result<()> {
+    check_length(stored, "overall_means", preprocessing.overall.means.len(), sizes.n_columns)?;
+    check_length(stored, "run_means", preprocessing.runs.len(), sizes.n_runs)
 }

@@ -4,13 +4,17 @@
 //! which no more than the wanted number remain. The set therefore depends on the number of kept sweeps alone, and a
 //! run that is extended stays even.
 
-use super::codec::{put_preprocessing, put_spectra, put_state, take_preprocessing, take_spectra, take_state};
+use super::checkpoint::Belongings;
+use super::codec::{
+    Sizes, check_preprocessing, put_preprocessing, put_spectra, put_state, take_preprocessing, take_spectra,
+    take_state_of,
+};
 use super::settings::FORMAT;
 use crate::data::Preprocessing;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Verb, action};
 use crate::model::State;
 use crate::numeric::bytes::{Bundle, Stored};
-use crate::numeric::files::{copy_file, create_folder, sync_folder};
+use crate::numeric::files::{create_folder, sync_folder, write_atomically};
 use crate::numeric::linalg::Real;
 use crate::spectral::FeatureSpectra;
 use std::collections::BTreeMap;
@@ -54,13 +58,14 @@ impl Draws {
         Draws { folder: folder.join("draws"), capacity: capacity as u64 }
     }
 
-    /// Makes the folder and stores what new rows need to be prepared like the old ones.
-    pub fn create(&self, preprocessing: &Preprocessing) -> Result<()> {
+    /// Makes the folder and stores what new rows need to be prepared like the old ones; returns its checksum.
+    pub fn create(&self, preprocessing: &Preprocessing) -> Result<String> {
         create_folder(&self.folder)?;
         let mut bundle = Bundle::default();
         bundle.note("format", FORMAT.to_string());
         put_preprocessing(&mut bundle, preprocessing);
-        bundle.save(&self.folder.join(PREPROCESSING))
+        bundle.save(&self.folder.join(PREPROCESSING))?;
+        Ok(bundle.checksum())
     }
 
     /// Whether the `n_kept`-th kept sweep belongs to the even set when it comes.
@@ -83,15 +88,21 @@ impl Draws {
         self.folder.join(format!("draw-{number:06}.safetensors"))
     }
 
-    /// Removes draws that the even set after `n_kept` kept sweeps does not hold. Only to be called once a checkpoint
-    /// that knows of `n_kept` is safe on disk.
-    pub fn prune(&self, n_kept: u64) -> Result<()> {
+    /// Removes draws that the even sets after these numbers of kept sweeps do not hold. Only to be called once checkpoints
+    /// that know of them are safe on disk.
+    pub fn prune(&self, n_kept: &[u64]) -> Result<()> {
         for (number, path) in self.list()? {
-            if !self.holds(number, n_kept) {
+            if !n_kept.iter().any(|n_kept| self.holds(number, *n_kept)) {
                 fs::remove_file(&path).map_err(Error::write(&path))?;
             }
         }
         Ok(())
+    }
+
+    /// Removes draws of later kept sweeps.
+    pub fn drop_later(&self, n_kept: u64) -> Result<()> {
+        let later = self.list()?.into_iter().filter(|(number, _)| *number > n_kept);
+        later.into_iter().try_for_each(|(_, path)| fs::remove_file(&path).map_err(Error::write(&path)))
     }
 
     /// Whether a draw belongs to the even set after `n_kept` kept sweeps with room for `capacity`.
@@ -104,14 +115,30 @@ impl Draws {
         Draws::belongs(number, n_kept, self.capacity as usize)
     }
 
-    /// Copies the even set after `n_kept` kept sweeps to another chain, with what new rows need.
-    pub fn copy_to(&self, other: &Draws, n_kept: u64) -> Result<()> {
+    /// Copies what belongs to a checkpoint to another chain.
+    pub fn copy_to(&self, other: &Draws, belongings: &Belongings) -> Result<()> {
         create_folder(&other.folder)?;
-        let own = self.list()?.into_iter().filter(|(number, _)| self.holds(*number, n_kept)).map(|(_, path)| path);
-        for path in own.chain([self.folder.join(PREPROCESSING)]) {
-            copy_file(&path, &other.folder.join(path.file_name().unwrap_or_default()))?;
+        for (path, checksum) in self.files(belongings) {
+            let stored = open_known(&path, &checksum)?;
+            write_atomically(&other.folder.join(path.file_name().unwrap_or_default()), stored.bytes())?;
         }
         Ok(())
+    }
+
+    /// Refuses draws that are not those of a checkpoint, or gone.
+    pub fn check(&self, belongings: &Belongings) -> Result<()> {
+        self.files(belongings).into_iter().try_for_each(|(path, checksum)| open_known(&path, &checksum).map(drop))
+    }
+
+    /// All files that belong to a checkpoint, with their checksums.
+    fn files(&self, belongings: &Belongings) -> Vec<(PathBuf, String)> {
+        let preprocessing = (self.folder.join(PREPROCESSING), belongings.preprocessing.clone());
+        self.known(belongings).into_iter().chain([preprocessing]).collect()
+    }
+
+    /// The draws that belong to a checkpoint, in order, with their checksums.
+    pub fn known(&self, belongings: &Belongings) -> Vec<(PathBuf, String)> {
+        belongings.draws.iter().map(|(number, checksum)| (self.path(*number), checksum.clone())).collect()
     }
 
     /// Numbers and files, in order.
@@ -131,11 +158,31 @@ impl Draws {
     }
 
     /// How new rows are to be prepared.
-    pub fn preprocessing(&self) -> Result<Preprocessing> {
-        let stored = Stored::open(&self.folder.join(PREPROCESSING))?;
+    pub fn preprocessing(&self, belongings: &Belongings, sizes: &Sizes) -> Result<Preprocessing> {
+        let stored = open_known(&self.folder.join(PREPROCESSING), &belongings.preprocessing)?;
         check_format(&stored)?;
-        take_preprocessing(&stored)
+        let preprocessing = take_preprocessing(&stored)?;
+        check_preprocessing(&stored, &preprocessing, sizes)?;
+        Ok(preprocessing)
     }
+}
+
+/// Reads a file that a checkpoint knows of.
+fn open_known(path: &Path, checksum: &str) -> Result<Stored> {
+    let opened = Stored::open(path).and_then(|stored| match stored.checksum() == checksum {
+        true => Ok(stored),
+        false => {
+            let problem =
+                format!("is not that of the checkpoint (checksum {}, expected {checksum})", stored.checksum());
+            Err(Error::malformed(path, problem))
+        }
+    });
+    let run = path.parent().and_then(Path::parent).unwrap_or(path);
+    let resume = action(Verb::Resume).on(run.display());
+    opened.map_err(|error| {
+        error
+            .with_remedy(format!("put back a copy, try {resume} (an older checkpoint may do without it), or fit again"))
+    })
 }
 
 /// A state and the means of its features as named arrays.
@@ -148,16 +195,30 @@ pub fn encode<R: Real>(state: &State<R>, feature_means: &FeatureSpectra<R>, swee
     bundle
 }
 
-fn decode<R: Real>(stored: &Stored) -> Result<Draw<R>> {
+fn decode<R: Real>(stored: &Stored, sizes: &Sizes) -> Result<Draw<R>> {
     check_format(stored)?;
-    Ok(Draw { state: take_state(stored)?, feature_means: take_spectra(stored, "feature_means")? })
+    let state = take_state_of(stored, sizes)?;
+    let feature_means: FeatureSpectra<R> = take_spectra(stored, "feature_means", sizes.n_modes)?;
+    if feature_means.n_features() != state.n_features() {
+        return Err(stored.damaged("'feature_means' are not those of the features"));
+    }
+    Ok(Draw { state, feature_means })
 }
 
 /// The kept draws of a chain, in order, wherever they are.
 #[derive(Clone)]
-pub enum KeptDraws {
-    /// One a file.
-    Files(Vec<PathBuf>),
+pub struct KeptDraws {
+    /// What each of them must fit.
+    pub sizes: Sizes,
+    /// Where they are.
+    pub place: DrawsPlace,
+}
+
+/// Where the kept draws of a chain are.
+#[derive(Clone)]
+pub enum DrawsPlace {
+    /// One a file, with their checksums.
+    Files(Vec<(PathBuf, String)>),
     /// In memory, by the number of the kept sweep.
     Memory(BTreeMap<u64, Arc<Stored>>),
 }
@@ -165,9 +226,9 @@ pub enum KeptDraws {
 impl KeptDraws {
     /// How many there are.
     pub fn len(&self) -> usize {
-        match self {
-            KeptDraws::Files(paths) => paths.len(),
-            KeptDraws::Memory(draws) => draws.len(),
+        match &self.place {
+            DrawsPlace::Files(files) => files.len(),
+            DrawsPlace::Memory(draws) => draws.len(),
         }
     }
 
@@ -178,9 +239,9 @@ impl KeptDraws {
 
     /// One of them.
     pub fn read<R: Real>(&self, at: usize) -> Result<Draw<R>> {
-        match self {
-            KeptDraws::Files(paths) => decode(&Stored::open(&paths[at])?),
-            KeptDraws::Memory(draws) => decode(draws.values().nth(at).expect("there are so many draws")),
+        match &self.place {
+            DrawsPlace::Files(files) => decode(&open_known(&files[at].0, &files[at].1)?, &self.sizes),
+            DrawsPlace::Memory(draws) => decode(draws.values().nth(at).expect("there are so many draws"), &self.sizes),
         }
     }
 }
@@ -241,15 +302,29 @@ mod tests {
                 draws.store(number, &encode(&state, &state.features, 10 * number)).unwrap();
             }
             if number % 7 == 0 {
-                draws.prune(number).unwrap();
+                draws.prune(&[number]).unwrap();
             }
         }
-        draws.prune(33).unwrap();
+        draws.store(4, &encode(&state, &state.features, 40)).unwrap();
+        draws.prune(&[33, 12]).unwrap();
+        let numbers = |draws: &Draws| draws.list().unwrap().iter().map(|(number, _)| *number).collect::<Vec<_>>();
+        assert_eq!(numbers(&draws), [4, 8, 16, 24, 32], "those of either checkpoint");
+        draws.prune(&[33]).unwrap();
         let numbers: Vec<u64> = draws.list().unwrap().iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, [8, 16, 24, 32]);
         let feature_means = state.features.clone();
-        let kept = KeptDraws::Files(draws.list().unwrap().into_iter().map(|(_, path)| path).collect());
+        let known = |(_, path): (u64, PathBuf)| (path.clone(), Stored::open(&path).unwrap().checksum().to_string());
+        let place = DrawsPlace::Files(draws.list().unwrap().into_iter().map(known).collect());
+        let sizes = Sizes { n_rows: 2, n_modes: 3, n_columns: 3, n_theta: 1, n_runs: 1 };
+        let kept = KeptDraws { sizes, place: place.clone() };
         assert_eq!(kept.read::<f32>(0).unwrap(), Draw { state, feature_means });
+        for sizes in [Sizes { n_rows: 3, ..sizes }, Sizes { n_modes: 4, ..sizes }, Sizes { n_theta: 2, ..sizes }] {
+            let error = KeptDraws { sizes, place: place.clone() }.read::<f32>(0).unwrap_err().to_string();
+            assert!(error.contains("draw-000008.safetensors: damaged"), "{error}");
+        }
+        fs::copy(draws.path(16), draws.path(8)).unwrap();
+        let error = kept.read::<f32>(0).unwrap_err().to_string();
+        assert!(error.contains("draw-000008") && error.contains("is not that of the checkpoint"), "{error}");
         assert_eq!((stride(5, 5), stride(6, 5), stride(11, 5), stride(12, 5)), (1, 2, 2, 4));
     }
 }

@@ -3,11 +3,12 @@
 use super::record::{Record, Recorded};
 use super::settings::Checked;
 use crate::data::nifti::Header;
-use crate::data::{Mask, Preprocessing, Rows, read};
+use crate::data::{Mask, Rows, read};
 use crate::error::{Error, Result};
 use crate::noise::Reference;
 use crate::numeric::files::write_atomically;
-use crate::run::draws::Draws;
+use crate::run::checkpoint;
+use crate::run::checksums::{CHECKSUMS, Checksums};
 use crate::structure::{Shelf, Structure, expression};
 use std::path::{Path, PathBuf};
 
@@ -35,6 +36,11 @@ pub const PRESENCE: &str = "presence.npy";
 pub const FIGURES: &str = "figures";
 /// The denoised data.
 pub const RECONSTRUCTION: &str = "reconstruction.npy";
+
+/// The denoised data of a run as an image.
+pub fn reconstruction_image(run: &str) -> String {
+    format!("reconstruction_{run}.nii.gz")
+}
 
 /// The mask of a run that has one: an array of 0 and 1 on the grid.
 pub const MASK_FILE: &str = "mask.npy";
@@ -96,14 +102,23 @@ impl Run {
 
     /// The numbers of all chains that have started.
     pub fn started_chains(&self) -> Vec<u32> {
-        let has_started = |chain: &u32| Run::chain_folder(&self.folder, *chain).join(TRACE).is_file();
+        let has_started = |chain: &u32| {
+            let folder = Run::chain_folder(&self.folder, *chain);
+            folder.join(TRACE).is_file() || checkpoint::exists(&folder)
+        };
         (1..=self.checked.settings.chains).filter(has_started).collect()
     }
 
     /// The structure of the run, with its sizes.
     pub fn structure(&self) -> Result<Structure> {
         let shelf = Shelf::of(&self.folder, &self.record.graphs);
-        expression::build_with(Some(&self.record.structure), None, &shelf)
+        let structure = expression::build_with(Some(&self.record.structure), None, &shelf)?;
+        if structure.n_sites() != self.record.n_sites {
+            let (found, expected) = (structure.n_sites(), self.record.n_sites);
+            let problem = format!("has a structure of {found} sites, but {expected} sites");
+            return Err(Error::Config { path: self.folder.join(CONFIG), problem });
+        }
+        Ok(structure)
     }
 
     /// The sites that took part.
@@ -113,7 +128,17 @@ impl Run {
             None => Ok(Mask::full(structure.n_sites())),
             Some(_) => {
                 let name = if self.record.images { MASK_IMAGE } else { MASK_FILE };
-                Mask::read(&self.folder.join(name), structure.grid())
+                Checksums::open(&self.folder)?.check(name)?;
+                let mask = Mask::read(&self.folder.join(name), structure.grid())?;
+                match Some(mask.checksum()) == self.record.mask_checksum
+                    && mask.n_columns() == self.record.sizes().n_columns
+                {
+                    true => Ok(mask),
+                    false => Err(Error::malformed(
+                        &self.folder.join(name),
+                        "is not the mask of this run; put it back, or fit again",
+                    )),
+                }
             }
         }
     }
@@ -123,6 +148,7 @@ impl Run {
         if !self.record.images {
             return Ok(None);
         }
+        Checksums::open(&self.folder)?.check(MASK_IMAGE)?;
         Ok(read::open(&self.folder.join(MASK_IMAGE))?.space().cloned())
     }
 
@@ -139,23 +165,15 @@ impl Run {
     pub fn noise_reference(&self) -> Result<Option<Reference>> {
         let Some(expected) = &self.record.noise_checksum else { return Ok(None) };
         let path = self.folder.join(NOISE_REFERENCE);
-        let reference = Reference::read(&path)?;
-        let found = reference.checksum();
-        if found != *expected {
-            let problem = format!("is not the reference of this run (checksum {found}, expected {expected})");
+        let remedy = "put back a copy, or fit again";
+        let reference = Reference::read(&path).map_err(|error| error.with_remedy(remedy))?;
+        let (found, sizes) = (reference.checksum(), self.record.sizes());
+        let is_of_run = reference.site_scales.len() == sizes.n_columns && reference.run_levels.len() == sizes.n_runs;
+        if found != *expected || !is_of_run {
+            let problem = format!("is not the reference of this run (checksum {found}, expected {expected}); {remedy}");
             return Err(Error::malformed(&path, problem));
         }
         Ok(Some(reference))
-    }
-
-    /// The kept draws of the first chain.
-    pub fn draws(&self) -> Draws {
-        Draws::new(&self.folder, self.checked.settings.keep_draws)
-    }
-
-    /// How training rows were prepared.
-    pub fn preprocessing(&self) -> Result<Preprocessing> {
-        self.draws().preprocessing()
     }
 }
 
@@ -201,6 +219,7 @@ impl Output {
             Output::Run => &[
                 CONFIG,
                 TRACE,
+                CHECKSUMS,
                 FEATURES,
                 FEATURES_SD,
                 FEATURES_EXCEEDANCE,

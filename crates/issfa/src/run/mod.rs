@@ -1,6 +1,7 @@
 //! A run: its settings, its record, and its folder with trace, draws and checkpoints.
 
 pub mod checkpoint;
+pub mod checksums;
 pub mod codec;
 pub mod draws;
 mod entries;
@@ -9,5 +10,6 @@ pub mod held;
 pub mod inputs;
 mod lock;
 pub mod record;
+pub mod reseal;
 pub mod settings;
 pub mod trace;

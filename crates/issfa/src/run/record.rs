@@ -1,10 +1,12 @@
 //! What a run was made by and from: its settings as they were, and what the data turned out to be.
 
+use super::codec::Sizes;
 use super::settings::{FORMAT, Settings};
 use crate::data::Centering;
 use crate::data::runs::NamedRun;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Verb, action, setting};
 use crate::noise::Findings;
+use crate::numeric::files::write_atomically;
 use crate::structure::graph::GraphFile;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -52,6 +54,9 @@ pub struct Record {
     /// Checksums of the confounds and of the names of runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub side_checksums: Vec<String>,
+    /// The checksum of rows left out whose residual is traced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heldout_checksum: Option<String>,
     /// Sites that take part, where a mask leaves some out, and their checksum: they are in mask.npy or mask.nii.gz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_masked_sites: Option<usize>,
@@ -85,6 +90,9 @@ pub struct Record {
     /// Of a merged run, the stream that each chain draws from; elsewhere empty, which means the usual ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<ChainStream>,
+    /// In a file: what record and settings are known by. Elsewhere nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
 }
 
 /// What a chain draws its random numbers from: the seed and the chain's number in the run that it was made in.
@@ -102,6 +110,17 @@ impl Record {
     pub fn stream(&self, seed: u64, chain: u32) -> ChainStream {
         let merged = self.streams.get(chain as usize - 1).copied();
         merged.unwrap_or(ChainStream { seed, chain })
+    }
+
+    /// The sizes of everything stored about a chain.
+    pub fn sizes(&self) -> Sizes {
+        Sizes {
+            n_rows: self.n_rows,
+            n_modes: self.n_sites,
+            n_columns: self.n_masked_sites.unwrap_or(self.n_sites),
+            n_theta: self.theta.len(),
+            n_runs: self.runs.len(),
+        }
     }
 
     /// What the noise is taken to be.
@@ -139,6 +158,16 @@ impl Record {
         }
         Ok(())
     }
+
+    /// Refuses other rows to be left out than before; `path` is where they are, or the run.
+    pub fn check_heldout(&self, path: &Path, checksum: &Option<String>) -> Result<()> {
+        if *checksum == self.heldout_checksum {
+            return Ok(());
+        }
+        let name = |checksum: &Option<String>| checksum.as_ref().map_or("none".into(), |sum| format!("checksum {sum}"));
+        let (found, expected) = (name(&self.heldout_checksum), name(checksum));
+        Err(Error::OtherOrigin { path: path.to_path_buf(), what: "held-out rows", found, expected })
+    }
 }
 
 /// An input file and its xxh3-128 checksum.
@@ -156,6 +185,30 @@ pub struct InputRecord {
 impl Recorded {
     /// Reads the `config.toml` of a run.
     pub fn read(path: &Path) -> Result<Recorded> {
+        let mut recorded = Recorded::read_unchecked(path)?;
+        let (written, found) = (recorded.record.checksum.take(), recorded.checksum());
+        if written.as_ref() == Some(&found) {
+            return Ok(recorded);
+        }
+        let written = written.unwrap_or_else(|| "none".into());
+        let resume = action(Verb::Resume).with(setting("sweeps").to("N"));
+        let fit = action(Verb::Fit).with(setting("config").to(path.display())).with(setting("out").to("NEW"));
+        let problem = format!(
+            "damaged or changed since the fit: the checksum of settings and record is {found}, but {written} is written in \
+             it; put it back ({resume} makes a run longer), or make a run of what it says now: {fit}"
+        );
+        Err(Error::malformed(path, problem))
+    }
+
+    /// Gives a `config.toml` that was changed by hand its checksum.
+    pub fn seal(path: &Path) -> Result<()> {
+        let mut recorded = Recorded::read_unchecked(path)?;
+        recorded.record.checksum = None;
+        write_atomically(path, recorded.to_toml().as_bytes())
+    }
+
+    /// The same whatever checksum is written in it.
+    pub(crate) fn read_unchecked(path: &Path) -> Result<Recorded> {
         let text = std::fs::read_to_string(path).map_err(Error::read(path))?;
         let wrong = |problem: String| Error::Config { path: path.to_path_buf(), problem };
         let mut table: toml::Table = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
@@ -177,8 +230,25 @@ impl Recorded {
         struct Last<'a> {
             record: &'a Record,
         }
-        let record = toml::to_string(&Last { record: &self.record }).expect("a record can be written as TOML");
+        let record = Record { checksum: Some(self.checksum()), ..self.record.clone() };
+        let record = toml::to_string(&Last { record: &record }).expect("a record can be written as TOML");
         format!("{}\n{record}", self.settings.to_toml())
+    }
+
+    /// What record and settings are known by. Files may be moved: they are known by what is in them. How often a run is
+    /// saved, and how long it may take, decide nothing.
+    fn checksum(&self) -> String {
+        let Recorded { mut settings, record } = self.clone();
+        (settings.input, settings.confounds) = (Vec::new(), Vec::new());
+        (settings.runs, settings.heldout, settings.spill) = (None, None, None);
+        (settings.checkpoint_every, settings.time_budget) = (String::new(), None);
+        #[derive(Serialize)]
+        struct Last {
+            record: Record,
+        }
+        let record = toml::to_string(&Last { record: Record { checksum: None, ..record } });
+        let text = settings.to_toml() + &record.expect("a record can be written as TOML");
+        format!("{:032x}", xxhash_rust::xxh3::xxh3_128(text.as_bytes()))
     }
 
     /// What was done to the data before sampling, in words.
@@ -278,6 +348,7 @@ mod tests {
             runs: vec![NamedRun { name: "a".into(), n_rows: 3 }],
             covariates: Vec::new(),
             side_checksums: Vec::new(),
+            heldout_checksum: None,
             n_masked_sites: None,
             mask_checksum: None,
             n_empty_sites: 0,
@@ -289,6 +360,7 @@ mod tests {
             noise_checksum: None,
             noise_is_white_since: None,
             streams: Vec::new(),
+            checksum: None,
         };
         Recorded { settings, record }
     }
@@ -303,6 +375,16 @@ mod tests {
         assert_eq!(Settings::read(&path).unwrap(), whole.settings, "the record is left aside");
         std::fs::write(&path, whole.settings.to_toml()).unwrap();
         assert!(Recorded::read(&path).unwrap_err().to_string().contains("has no [record]"));
+        for (what, other) in
+            [("burn-in = 3", "burn-in = 4"), ("n_rows = 3", "n_rows = 4"), ("sweeps = 1000", "sweeps = 900")]
+        {
+            assert!(whole.to_toml().contains(what), "{what} in {}", whole.to_toml());
+            std::fs::write(&path, whole.to_toml().replacen(what, other, 1)).unwrap();
+            let error = Recorded::read(&path).unwrap_err().to_string();
+            assert!(error.contains("damaged or changed"), "{error}");
+        }
+        std::fs::write(&path, whole.to_toml().replace("\"60s\"", "\"7m\"")).unwrap();
+        assert_eq!(Recorded::read(&path).unwrap().settings.checkpoint_every, "7m");
         let other = whole.to_toml().replace(&format!("format = {FORMAT}"), "format = 1");
         std::fs::write(&path, other).unwrap();
         assert!(matches!(Recorded::read(&path), Err(Error::OtherFormat { .. })));

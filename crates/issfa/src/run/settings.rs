@@ -16,6 +16,15 @@ use std::time::Duration;
 /// The format of run folders, checkpoints and draws; raised when an older version could not read them.
 pub const FORMAT: u32 = 4;
 
+/// The most sweeps that a chain may have.
+pub const MOST_SWEEPS: u64 = 1_000_000_000_000;
+/// The most chains that a run may have.
+pub const MOST_CHAINS: u64 = 10_000;
+/// The most draws that a chain may keep.
+const MOST_DRAWS: u64 = 1_000_000;
+/// The most repeats of a part of a sweep.
+const MOST_REPEATS: u64 = 10_000;
+
 /// Sweeps left out at the start of a run that is longer.
 pub const USUAL_BURN_IN: u64 = 500;
 /// Every so many sweeps one is kept.
@@ -389,13 +398,21 @@ impl Settings {
         let at_least = |name: &str, value: u64, least: u64| {
             if value < least { Err(Error::setting(name, value, format!("must be at least {least}"))) } else { Ok(()) }
         };
+        let at_most = |name: &str, value: u64, most: u64| {
+            if value > most { Err(Error::setting(name, value, format!("must be at most {most}"))) } else { Ok(()) }
+        };
         at_least("sweeps", self.sweeps, 1)?;
+        at_most("sweeps", self.sweeps, MOST_SWEEPS)?;
         at_least("thin", thin, 1)?;
         at_least("chains", u64::from(self.chains), 1)?;
+        at_most("chains", u64::from(self.chains), MOST_CHAINS)?;
         at_least("keep-draws", self.keep_draws as u64, 1)?;
+        at_most("keep-draws", self.keep_draws as u64, MOST_DRAWS)?;
         at_least("max-features", self.max_features.unwrap_or(1) as u64, 1)?;
         at_least("row_sweeps", u64::from(self.sweep.row_sweeps), 1)?;
         at_least("birth_rounds", u64::from(self.sweep.birth_rounds), 1)?;
+        at_most("row_sweeps", u64::from(self.sweep.row_sweeps), MOST_REPEATS)?;
+        at_most("birth_rounds", u64::from(self.sweep.birth_rounds), MOST_REPEATS)?;
         at_least("joint_every", self.sweep.joint_every, 1)?;
         if !(self.exceed > 0.0 && self.exceed.is_finite()) {
             return Err(Error::setting("exceed", self.exceed, "give a positive number, such as 2"));

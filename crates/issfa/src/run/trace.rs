@@ -7,9 +7,11 @@ use crate::model::{Model, State};
 use crate::numeric::files::{begin_anew, cut, sync_file, write_atomically};
 use crate::numeric::linalg::Real;
 use crate::numeric::table::{Format, Row};
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::Xxh3;
 
 const TABLE: Format = Format { separator: ',', remedy: "" };
 
@@ -169,36 +171,45 @@ fn theta_column(p: usize) -> String {
     format!("theta_{p}")
 }
 
+/// How far a trace goes that a checkpoint relies on, and what it is known by up to there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceMark {
+    /// Bytes from the start.
+    pub n_bytes: u64,
+    /// Of these bytes.
+    pub checksum: String,
+}
+
 /// Appends rows to `trace.csv`.
 pub struct TraceWriter {
     path: PathBuf,
     file: BufWriter<File>,
+    /// Of everything written so far.
+    hasher: Xxh3,
+    n_bytes: u64,
 }
 
 impl TraceWriter {
     /// Starts a new trace.
     pub fn create(path: &Path, n_theta: usize) -> Result<TraceWriter> {
         let file = begin_anew(path)?;
-        let mut writer = TraceWriter { path: path.to_path_buf(), file: BufWriter::new(file) };
+        let mut writer = TraceWriter::of(path, file, b"");
         writer.write(&TABLE.line(&TraceRow::columns(n_theta)))?;
         writer.flush()?;
         Ok(writer)
     }
 
-    /// Goes on with a trace, dropping exactly the rows after `sweep`.
-    pub fn reopen(path: &Path, sweep: u64) -> Result<TraceWriter> {
-        let text = std::fs::read_to_string(path).map_err(Error::read(path))?;
-        let mut length = 0;
-        for (at, line) in text.split_inclusive('\n').enumerate() {
-            let number = line.split(',').nth(1).and_then(|cell| cell.parse::<u64>().ok());
-            let complete = line.ends_with('\n') && (at == 0 || number.is_some_and(|number| number <= sweep));
-            if !complete {
-                break;
-            }
-            length += line.len();
-        }
-        let file = cut(path, length as u64)?;
-        Ok(TraceWriter { path: path.to_path_buf(), file: BufWriter::new(file) })
+    /// Goes on with a trace, dropping exactly what is later than the mark.
+    pub fn reopen(path: &Path, mark: &TraceMark) -> Result<TraceWriter> {
+        let text = marked(path, mark)?;
+        let file = cut(path, mark.n_bytes)?;
+        Ok(TraceWriter::of(path, file, text.as_bytes()))
+    }
+
+    fn of(path: &Path, file: File, known: &[u8]) -> TraceWriter {
+        let mut hasher = Xxh3::new();
+        hasher.update(known);
+        TraceWriter { path: path.to_path_buf(), file: BufWriter::new(file), hasher, n_bytes: known.len() as u64 }
     }
 
     /// Adds a row, which may stay in memory for a while.
@@ -217,35 +228,61 @@ impl TraceWriter {
         sync_file(self.file.get_ref(), &self.path)
     }
 
+    /// How far it goes.
+    pub fn mark(&self) -> TraceMark {
+        TraceMark { n_bytes: self.n_bytes, checksum: format!("{:032x}", self.hasher.digest128()) }
+    }
+
     fn write(&mut self, text: &str) -> Result<()> {
+        self.hasher.update(text.as_bytes());
+        self.n_bytes += text.len() as u64;
         self.file.write_all(text.as_bytes()).map_err(Error::write(&self.path))
     }
 }
 
-/// Reads a whole trace. A last line that was cut off is left out.
-pub fn read(path: &Path) -> Result<Vec<TraceRow>> {
-    let text = std::fs::read_to_string(path).map_err(Error::read(path))?;
-    let whole = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
-    let table = TABLE.parse(path, whole)?;
+/// The trace up to a mark; refused where it is shorter or another.
+fn marked(path: &Path, mark: &TraceMark) -> Result<String> {
+    let mut bytes = std::fs::read(path).map_err(Error::read(path))?;
+    let n_bytes = bytes.len() as u64;
+    if n_bytes < mark.n_bytes {
+        let problem =
+            format!("is cut short: {n_bytes} bytes are left of the {} that the checkpoint knows", mark.n_bytes);
+        return Err(Error::malformed(path, problem));
+    }
+    bytes.truncate(mark.n_bytes as usize);
+    if format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&bytes)) != mark.checksum {
+        return Err(Error::malformed(path, "damaged: its first rows are not those that the checkpoint knows"));
+    }
+    String::from_utf8(bytes).map_err(|_| Error::malformed(path, "damaged: is not text"))
+}
+
+/// Refuses a trace that is not the one marked.
+pub fn check(path: &Path, mark: &TraceMark) -> Result<()> {
+    marked(path, mark).map(drop)
+}
+
+/// Reads a trace up to a mark.
+pub fn read(path: &Path, mark: &TraceMark) -> Result<Vec<TraceRow>> {
+    let table = TABLE.parse(path, &marked(path, mark)?)?;
     let n_theta = (1..).take_while(|&p| table.has(&theta_column(p))).count();
     table.rows().map(|row| TraceRow::read(row, n_theta)).collect()
 }
 
-/// Copies the rows up to and including `sweep` under the number of another chain.
-pub fn copy_as(from: &Path, to: &Path, chain: u32, sweep: u64) -> Result<()> {
-    let text = std::fs::read_to_string(from).map_err(Error::read(from))?;
-    let whole = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
-    let mut copy = String::with_capacity(whole.len());
-    for (at, line) in whole.split_inclusive('\n').enumerate() {
+/// Copies a trace up to a mark under the number of another chain; returns the mark of the copy.
+pub fn copy_as(from: &Path, to: &Path, chain: u32, mark: &TraceMark) -> Result<TraceMark> {
+    let text = marked(from, mark)?;
+    let mut copy = String::with_capacity(text.len());
+    for (at, line) in text.split_inclusive('\n').enumerate() {
         let (_, rest) = line.split_once(',').unwrap_or_default();
-        let number = rest.split(',').next().and_then(|cell| cell.parse::<u64>().ok());
         if at == 0 {
             copy += line;
-        } else if number.is_some_and(|number| number <= sweep) {
+        } else {
             copy += &format!("{chain},{rest}");
         }
     }
-    write_atomically(to, copy.as_bytes())
+    write_atomically(to, copy.as_bytes())?;
+    let checksum = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(copy.as_bytes()));
+    Ok(TraceMark { n_bytes: copy.len() as u64, checksum })
 }
 
 #[cfg(test)]
@@ -279,18 +316,40 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.csv");
         let mut writer = TraceWriter::create(&path, 2).unwrap();
-        (1..=5).for_each(|sweep| writer.push(&row(sweep)).unwrap());
+        (1..=3).for_each(|sweep| writer.push(&row(sweep)).unwrap());
+        let third = writer.mark();
+        (4..=5).for_each(|sweep| writer.push(&row(sweep)).unwrap());
         writer.flush().unwrap();
-        assert_eq!(read(&path).unwrap(), (1..=5).map(row).collect::<Vec<_>>());
+        let fifth = writer.mark();
+        assert_eq!(read(&path, &fifth).unwrap(), (1..=5).map(row).collect::<Vec<_>>());
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"1,6,0.2").unwrap();
-        assert_eq!(read(&path).unwrap().len(), 5, "a torn line is left out");
-        let mut writer = TraceWriter::reopen(&path, 3).unwrap();
+        assert_eq!(read(&path, &fifth).unwrap().len(), 5, "a torn line is left out");
+        let mut writer = TraceWriter::reopen(&path, &third).unwrap();
+        assert_eq!(writer.mark(), third);
         writer.push(&TraceRow { heldout_residual: Some(0.5), ..row(4) }).unwrap();
         writer.flush().unwrap();
-        let rows = read(&path).unwrap();
+        let rows = read(&path, &writer.mark()).unwrap();
         assert_eq!(rows.len(), 4);
         assert_eq!(rows[3].heldout_residual, Some(0.5));
         assert_eq!(rows[2], row(3));
+    }
+
+    #[test]
+    fn a_trace_that_is_shorter_or_another_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.csv");
+        let mut writer = TraceWriter::create(&path, 2).unwrap();
+        (1..=4).for_each(|sweep| writer.push(&row(sweep)).unwrap());
+        writer.flush().unwrap();
+        let (mark, bytes) = (writer.mark(), std::fs::read(&path).unwrap());
+        std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        assert!(TraceWriter::reopen(&path, &mark).err().unwrap().to_string().contains("is cut short"));
+        let mut other = bytes.clone();
+        other[bytes.len() - 3] ^= 1;
+        std::fs::write(&path, &other).unwrap();
+        assert!(read(&path, &mark).unwrap_err().to_string().contains("damaged"));
+        assert!(TraceWriter::reopen(&path, &mark).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), other, "what is refused is left as it is");
     }
 }

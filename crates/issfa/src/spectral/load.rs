@@ -46,7 +46,7 @@ pub fn training_rows<R: Real>(
     let domain = Domain::new(structure, observations.mask().sites(), holes);
     let tiles = Tiles::shared(n_columns, comm);
     let mut data = match spill {
-        None => SpectralData::zeros(n_rows, tiles),
+        None => SpectralData::in_memory(n_rows, tiles)?,
         Some(folder) => SpectralData::spilled(n_rows, tiles, folder)?,
     };
     let covariates = observations.covariates();

@@ -1,5 +1,6 @@
 //! Where the numbers of the data live: in memory, on large pages where there are many, or in a file mapped into memory.
 
+use crate::data::memory;
 use crate::error::{Error, Result};
 use crate::numeric::linalg::Real;
 use memmap2::MmapMut;
@@ -20,18 +21,22 @@ pub enum Storage<R> {
 }
 
 impl<R: Real> Storage<R> {
-    /// Room in memory.
+    /// Room in memory, for what is known to fit.
     pub fn in_memory(n: usize) -> Storage<R> {
-        let n_bytes = n * R::BYTES;
-        if n_bytes >= LARGE
-            && let Ok(map) = MmapMut::map_anon(n_bytes)
-        {
-            // A hint: without it everything works, more slowly.
-            #[cfg(target_os = "linux")]
-            let _ = map.advise(memmap2::Advice::HugePage);
-            return Storage::Mapped(map, PhantomData);
+        Storage::try_in_memory(n).unwrap_or_else(|_| Storage::Small(vec![R::zero(); n]))
+    }
+
+    /// Room in memory; an error where the system refuses it.
+    pub fn try_in_memory(n: usize) -> Result<Storage<R>> {
+        let n_bytes = n.saturating_mul(R::BYTES);
+        if n_bytes < LARGE {
+            return Ok(Storage::Small(vec![R::zero(); n]));
         }
-        Storage::Small(vec![R::zero(); n])
+        let map = MmapMut::map_anon(n_bytes).map_err(|_| memory::no_room("the data", n_bytes))?;
+        // A hint: without it everything works, more slowly.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        Ok(Storage::Mapped(map, PhantomData))
     }
 
     /// Room in a file in `folder` that has no name and goes with the process, however it ends.

@@ -87,6 +87,12 @@ impl<R: Real> SpectralData<R> {
         SpectralData { n_rows, tiles, values: Storage::in_memory(n_rows * tiles.owned_modes().len()) }
     }
 
+    /// [`SpectralData::zeros`], or an error where the system refuses the memory.
+    pub fn in_memory(n_rows: usize, tiles: Tiles) -> Result<Self> {
+        let values = Storage::try_in_memory(n_rows.saturating_mul(tiles.owned_modes().len()))?;
+        Ok(SpectralData { n_rows, tiles, values })
+    }
+
     /// [`SpectralData::zeros`] in a file in `folder`, for data that memory does not hold.
     pub fn spilled(n_rows: usize, tiles: Tiles, folder: &Path) -> Result<Self> {
         let values = Storage::in_file(n_rows * tiles.owned_modes().len(), folder)?;

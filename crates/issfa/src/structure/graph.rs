@@ -23,7 +23,7 @@ const ROUNDING: f64 = 1e-10;
 const LARGEST: f64 = 1e140;
 
 /// The format of stored decompositions.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// A graph's file as it was when it was read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,14 +121,23 @@ impl Graph {
         if let Some(graph) = known.and_then(|file| shelf.find(file)) {
             return Ok(graph);
         }
-        let checksum = read::checksum(&path)?;
+        let checksum = read::checksum(&path).map_err(|error| match known {
+            Some(file) => {
+                let copy = file.stored_name();
+                error.with_remedy(format!(
+                    "the run's own copy of its eigenvectors, structure/{copy}, is missing or damaged"
+                ))
+            }
+            None => error,
+        })?;
         if let Some(known) = known
             && known.checksum != checksum
         {
             let problem = format!(
                 "has changed since the run was made (checksum {checksum} now, {} then), and the run's own copy of its \
-                 eigenvectors is missing; put the old file back, or fit again",
-                known.checksum
+                 eigenvectors, structure/{}, is missing or damaged; put the old file back, or fit again",
+                known.checksum,
+                known.stored_name()
             );
             return Err(Error::malformed(&path, problem));
         }
@@ -185,6 +194,7 @@ impl Graph {
         let n = self.n_sites();
         let mut bundle = Bundle::default();
         bundle.note("format", FORMAT.to_string());
+        bundle.note("of", &self.file.checksum);
         bundle.put("eigenvalues", &[n], &self.decomposition.eigenvalues);
         bundle.put("eigenvectors", &[n, n], self.decomposition.vectors.matrix());
         bundle.save(&path)
@@ -197,7 +207,13 @@ impl Graph {
             return Err(Error::OtherFormat { path: path.to_path_buf(), found, supported: FORMAT });
         }
         let n = file.n_sites;
-        Ok(Graph::new(file.clone(), stored.values("eigenvalues", &[n])?, stored.values("eigenvectors", &[n, n])?))
+        let (eigenvalues, vectors) = (stored.values("eigenvalues", &[n])?, stored.values("eigenvectors", &[n, n])?);
+        let is_sound = |x: &f64| (0.0..f64::INFINITY).contains(x);
+        let is_of_file = stored.text("of")? == file.checksum;
+        if !is_of_file || !eigenvalues.iter().all(is_sound) || !vectors.iter().all(|x: &f64| x.abs() <= 1.5) {
+            return Err(stored.damaged("it does not hold eigenvectors of this graph"));
+        }
+        Ok(Graph::new(file.clone(), eigenvalues, vectors))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::data::nifti::{Header, NiftiWriter, write_nifti};
 use crate::data::runs::NamedRun;
 use crate::error::{Error, Result};
 use crate::numeric::files::write_atomically;
+use crate::run::folder::reconstruction_image;
 use std::path::{Path, PathBuf};
 
 /// Circular shifts for the null of synchrony, where they do not take long.
@@ -129,7 +130,7 @@ impl RunImages {
             Some(now) => now,
             None => {
                 let run = self.runs.pop().expect("rows are those of the runs");
-                let path = self.folder.join(format!("reconstruction_{}.nii.gz", run.name));
+                let path = self.folder.join(reconstruction_image(&run.name));
                 let seconds = self.space.space.repetition_seconds().unwrap_or(0.0);
                 (NiftiWriter::create(&path, self.space.grid, run.n_rows, &self.space, seconds)?, run.n_rows)
             }

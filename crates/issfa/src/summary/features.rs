@@ -8,6 +8,7 @@ use crate::data::read::npy::read_npy_f32;
 use crate::data::write::write_npy_f32;
 use crate::error::{Error, Result};
 use crate::numeric::table::{Format, Row};
+use crate::run::checksums::Checksums;
 use crate::run::folder::{ACTIVATION, FEATURE_TABLE, FEATURES, FEATURES_EXCEEDANCE, FEATURES_SD, PRESENCE, WEIGHTS};
 use crate::structure::Structure;
 use std::path::Path;
@@ -228,7 +229,7 @@ impl PersistentFeatures {
     pub fn read(folder: &Path, about: &About) -> Result<PersistentFeatures> {
         let (grid, mask) = (about.grid, about.mask);
         let mut found = PersistentFeatures::nothing(about);
-        if !folder.join(FEATURE_TABLE).is_file() {
+        if !Checksums::open(folder)?.has(FEATURE_TABLE) {
             return Ok(found);
         }
         found.table = read_table(&folder.join(FEATURE_TABLE))?;

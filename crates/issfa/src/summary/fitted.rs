@@ -10,7 +10,8 @@ use crate::error::{Error, Result, Verb, action};
 use crate::noise::{Filter, Reference};
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Counters};
-use crate::run::draws::{Draws, DrawsOfChains, KeptDraws};
+use crate::run::checksums::Checksums;
+use crate::run::draws::{Draws, DrawsOfChains, DrawsPlace, KeptDraws};
 use crate::run::folder::{FEATURE_TABLE, Run, TRACE};
 use crate::run::inputs;
 use crate::run::record::{Record, Recorded};
@@ -73,7 +74,7 @@ impl Fitted {
             preprocessing: Preprocessing::nothing(),
             chains: Vec::new(),
             found: Found::default(),
-            has_results: folder.join(FEATURE_TABLE).is_file(),
+            has_results: Checksums::open(folder)?.has(FEATURE_TABLE),
             reconstruction: None,
             evidence: EvidenceCurve::read(folder)?,
             folder: Some(folder.to_path_buf()),
@@ -84,23 +85,43 @@ impl Fitted {
         if started.is_empty() {
             return Err(Error::NotA { kind: "run folder", path: folder.to_path_buf(), missing: TRACE });
         }
-        fitted.preprocessing = run.preprocessing()?;
         fitted.found = fitted.results().read(folder)?;
-        fitted.chains = started.iter().map(|&chain| fitted.read_chain(folder, chain)).collect::<Result<_>>()?;
+        for chain in started {
+            let chain = fitted.read_chain(folder, chain)?;
+            fitted.chains.push(chain);
+        }
         Ok(fitted)
     }
 
-    fn read_chain(&self, run: &Path, chain: u32) -> Result<ChainRecord> {
+    /// Reads a chain, and with the first one how new rows are prepared.
+    fn read_chain(&mut self, run: &Path, chain: u32) -> Result<ChainRecord> {
         let results = Run::results_folder(run, chain, self.checked.settings.chains);
         let folder = &Run::chain_folder(run, chain);
-        let (sweep, counters) = checkpoint::peek(folder)?;
-        let draws = Draws::new(folder, self.checked.settings.keep_draws).list()?;
+        let (stored, path) = (checkpoint::open(folder)?, folder.join(TRACE));
+        checkpoint::check_origin(&stored, &self.recorded().fingerprint())?;
+        let (belongings, sizes) = (checkpoint::belongings(&stored)?, self.record.sizes());
+        let draws = Draws::new(folder, self.checked.settings.keep_draws);
+        if self.chains.is_empty() {
+            self.preprocessing = draws.preprocessing(&belongings, &sizes)?;
+        }
+        let resume = action(Verb::Resume).on(self.name().display());
+        let remedy =
+            format!("put back a copy, try {resume} (an older checkpoint may do with less of it), or fit again");
+        let (sweep, rows) = (stored.number("sweep")?, trace::read(&path, &belongings.trace));
+        let rows = rows.map_err(|error| error.with_remedy(remedy))?;
+        let is_of_run = rows.len() as u64 == sweep && rows.iter().all(|row| row.theta.len() == sizes.n_theta);
+        if !is_of_run {
+            return Err(Error::malformed(
+                &path,
+                format!("damaged: its {} rows are not those of {sweep} sweeps", rows.len()),
+            ));
+        }
         Ok(ChainRecord {
-            trace: trace::read(&folder.join(TRACE))?,
+            trace: rows,
             sweep,
-            counters,
+            counters: checkpoint::counters(&stored)?,
             found: self.results().read(&results)?,
-            draws: KeptDraws::Files(draws.into_iter().map(|(_, path)| path).collect()),
+            draws: KeptDraws { sizes, place: DrawsPlace::Files(draws.known(&belongings)) },
             checkpoint: None,
             reconstruction: None,
         })

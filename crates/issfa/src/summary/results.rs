@@ -8,7 +8,10 @@ use crate::data::Mask;
 use crate::data::nifti::Header;
 use crate::error::Result;
 use crate::noise::Reference;
-use crate::run::folder::FEATURES_Z;
+use crate::run::checksums::{Checksums, seal};
+use crate::run::folder::{
+    ACTIVATION, FEATURE_TABLE, FEATURES, FEATURES_EXCEEDANCE, FEATURES_SD, FEATURES_Z, PRESENCE, WEIGHTS,
+};
 use crate::run::record::Record;
 use crate::run::settings::Settings;
 use crate::structure::Structure;
@@ -22,6 +25,10 @@ pub struct Found {
     /// How alike their time courses are over runs, the most alike first; empty where there is one run.
     pub synchrony: Vec<Synchrony>,
 }
+
+/// The results that are read again.
+const BELIEVED: [&str; 8] =
+    [FEATURE_TABLE, FEATURES, FEATURES_SD, FEATURES_EXCEEDANCE, PRESENCE, WEIGHTS, ACTIVATION, synchrony::FILE];
 
 /// What the results of a chain are about.
 #[derive(Clone, Copy)]
@@ -57,8 +64,10 @@ impl Results<'_> {
         found
     }
 
-    /// What was written into a chain's folder.
+    /// What was written into a chain's folder; refused where it is not as it was written.
     pub fn read(&self, folder: &Path) -> Result<Found> {
+        let known = Checksums::open(folder)?;
+        BELIEVED.iter().filter(|name| known.has(name)).try_for_each(|name| known.check(name))?;
         let features = PersistentFeatures::read(folder, &self.about(&self.steps()))?;
         Ok(Found { features, synchrony: synchrony::read(folder)?.unwrap_or_default() })
     }
@@ -106,7 +115,8 @@ impl Results<'_> {
             let by_row = |values| features.by_input_row(values);
             export::write_courses(&ids, &by_row(&features.weights), &by_row(&features.activation), runs, folder)?;
         }
-        export::write_synchrony(found, runs, folder)
+        export::write_synchrony(found, runs, folder)?;
+        seal(folder, &BELIEVED)
     }
 }
 

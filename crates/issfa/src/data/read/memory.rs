@@ -1,6 +1,7 @@
 //! Rows that are in memory: an array that was given, or a file read once for all that looks at its rows.
 
 use super::{RowSource, rows_asked_for};
+use crate::data::memory;
 use crate::data::nifti::Header;
 use crate::error::{Error, Result};
 use crate::numeric::bytes::Element;
@@ -153,7 +154,9 @@ impl Remembered {
     pub fn new(source: Arc<dyn RowSource>, wants_stop: &dyn Fn() -> bool) -> Result<Remembered> {
         let (n_rows, n_sites) = (source.n_rows(), source.n_sites());
         let rows_at_once = (CHUNK_BYTES / (8 * n_sites)).max(1);
-        let mut values = Values::F32(Vec::with_capacity(n_rows * n_sites));
+        let mut room = Vec::new();
+        memory::reserve("the rows", &mut room, n_rows * n_sites)?;
+        let mut values = Values::F32(room);
         let mut chunk = Vec::new();
         for first in (0..n_rows).step_by(rows_at_once) {
             if wants_stop() {

@@ -4,11 +4,11 @@ pub mod csv;
 pub mod element;
 pub mod glob;
 pub mod gzip;
-pub mod map;
 pub mod memory;
 pub mod nifti;
 pub mod npy;
 pub mod part;
+pub mod places;
 pub mod text;
 
 use std::fs::{self, File};

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::element::ByteOrder;
 use super::gzip::{GzipStream, read_up_to};
-use super::map::MappedFile;
+use super::places::PlacedFile;
 use super::{RowSource, open_file, rows_asked_for};
 use crate::data::nifti::header::GZIP_MAGIC;
 use crate::data::nifti::space::check_same_place;
@@ -37,7 +37,7 @@ pub struct NiftiRows {
 
 /// Where the values come from.
 enum Values {
-    Map(MappedFile),
+    Plain,
     /// Open from the first row asked for to the last, so that many files need few descriptors.
     Gzip(Mutex<Option<Box<Stream>>>),
 }
@@ -52,14 +52,13 @@ impl NiftiRows {
     /// Reads the header, and checks that the file can hold what it promises. Names that end in `.gz` are decompressed.
     pub fn open(path: &Path) -> Result<NiftiRows> {
         let is_compressed = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz"));
-        if is_compressed { NiftiRows::open_gzip(path) } else { NiftiRows::open_map(path) }
+        if is_compressed { NiftiRows::open_gzip(path) } else { NiftiRows::open_plain(path) }
     }
 
-    fn open_map(path: &Path) -> Result<NiftiRows> {
-        let map = MappedFile::open(path)?;
-        let length = Length::Bytes(map.bytes().len() as u64);
-        let header = read_start(path, &mut map.bytes(), length)?;
-        Ok(NiftiRows { path: path.to_path_buf(), header, values: Values::Map(map) })
+    fn open_plain(path: &Path) -> Result<NiftiRows> {
+        let file = PlacedFile::open(path)?;
+        let header = read_start(path, &mut open_file(path)?, Length::Bytes(file.n_bytes()))?;
+        Ok(NiftiRows { path: path.to_path_buf(), header, values: Values::Plain })
     }
 
     fn open_gzip(path: &Path) -> Result<NiftiRows> {
@@ -75,23 +74,24 @@ impl NiftiRows {
         &self.header
     }
 
-    fn read_from_map(&self, map: &MappedFile, first_row: usize, out: &mut [f64]) {
-        let row_bytes = self.header.volume_bytes() as usize;
-        let element = self.header.element;
+    fn read_from_file(&self, first_row: usize, out: &mut [f64]) -> Result<()> {
+        let file = PlacedFile::open(&self.path)?;
+        let (row_bytes, element) = (self.header.volume_bytes(), self.header.element);
         let mut slab = self.empty_slab();
-        for (row, volume) in (first_row..).zip(out.chunks_exact_mut(self.n_sites())) {
-            let stored = &map.bytes()[self.header.data_start as usize + row * row_bytes..][..row_bytes];
-            let mut rest = stored;
+        for (row, volume) in (first_row as u64..).zip(out.chunks_exact_mut(self.n_sites())) {
+            let mut place = self.header.data_start + row * row_bytes;
             let fill = |slab: &mut [f64]| {
-                let (now, later) = rest.split_at(slab.len() * element.kind.size());
-                element.decode(now, slab.iter_mut());
-                rest = later;
+                let (size, mut places) = (element.kind.size(), slab.iter_mut());
+                let n_bytes = places.len() * size;
+                file.for_each_piece(place, n_bytes, size, &mut |piece| {
+                    element.decode(piece, places.by_ref().take(piece.len() / size));
+                })?;
+                place += n_bytes as u64;
                 Ok(())
             };
-            let filled: io::Result<()> = fill_volume(self.header.grid, &mut slab, volume, fill);
-            filled.expect("bytes in memory can be read");
-            map.let_go(stored);
+            fill_volume(self.header.grid, &mut slab, volume, fill)?;
         }
+        Ok(())
     }
 
     fn read_from_stream(&self, place: &Mutex<Option<Box<Stream>>>, first_row: usize, out: &mut [f64]) -> Result<()> {
@@ -180,7 +180,7 @@ impl RowSource for NiftiRows {
     fn read_rows(&self, first_row: usize, out: &mut [f64]) -> Result<()> {
         rows_asked_for(self, first_row, out.len());
         match &self.values {
-            Values::Map(map) => self.read_from_map(map, first_row, out),
+            Values::Plain => self.read_from_file(first_row, out)?,
             Values::Gzip(place) => self.read_from_stream(place, first_row, out)?,
         }
         if let Some(scaling) = self.header.scaling {
@@ -255,12 +255,12 @@ impl RowSource for NiftiSeries {
 }
 
 /// Fills a volume, z fastest, from values that come with x fastest, a few slices at a time.
-fn fill_volume(
+fn fill_volume<E>(
     [nx, ny, nz]: [usize; 3],
     slab: &mut [f64],
     volume: &mut [f64],
-    mut fill: impl FnMut(&mut [f64]) -> io::Result<()>,
-) -> io::Result<()> {
+    mut fill: impl FnMut(&mut [f64]) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
     for first_z in (0..nz).step_by(SLICES) {
         let slab = &mut slab[..SLICES.min(nz - first_z) * nx * ny];
         fill(slab)?;

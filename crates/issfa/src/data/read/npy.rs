@@ -1,18 +1,22 @@
-//! NumPy's .npy arrays, versions 1.0 to 3.0, read from a memory map.
+//! NumPy's .npy arrays, versions 1.0 to 3.0.
 
 use std::path::{Path, PathBuf};
 
 use super::element::{ByteOrder, Encoding, Kind};
-use super::map::MappedFile;
+use super::places::PlacedFile;
 use super::{RowSource, rows_asked_for};
+use crate::data::memory;
 use crate::error::{Error, Result};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Rows and sites of the tile gathered at once from a column-major array: 8 kB of output, which stays in the cache
-/// while each site's rows are read as one contiguous run.
-const TILE_ROWS: usize = 64;
+/// Sites of a column-major array that are read before their values are laid out, and rows laid out at once: 8 kB of
+/// output, which stays in the cache.
 const TILE_SITES: usize = 16;
+const TILE_ROWS: usize = 64;
+
+/// No header of a real file is longer.
+const LONGEST_HEADER: usize = 1 << 24;
 
 /// Values converted at once by [`read_npy_f32`].
 const PIECE: usize = 1 << 16;
@@ -20,7 +24,6 @@ const PIECE: usize = 1 << 16;
 /// A .npy array as rows: the first axis counts the rows, all others are the grid. One axis is a single column.
 pub struct NpyRows {
     path: PathBuf,
-    map: MappedFile,
     header: Header,
     /// Where the values begin in the file.
     data_start: usize,
@@ -28,7 +31,7 @@ pub struct NpyRows {
 }
 
 impl NpyRows {
-    /// Maps a file that has at least one row and one site.
+    /// Opens a file that has at least one row and one site.
     pub fn open(path: &Path) -> Result<NpyRows> {
         let array = NpyRows::open_any(path)?;
         if array.n_values() == 0 {
@@ -38,13 +41,14 @@ impl NpyRows {
         Ok(array)
     }
 
-    /// Maps a file that may have no rows or no sites, as our own results do when there are no features.
+    /// Opens a file that may have no rows or no sites, as our own results do when there are no features.
     fn open_any(path: &Path) -> Result<NpyRows> {
-        let map = MappedFile::open(path)?;
-        let (header, data_start) = read_header(map.bytes()).map_err(|problem| Error::malformed(path, problem))?;
-        let n_sites =
-            header.check(map.bytes().len() - data_start).map_err(|problem| Error::malformed(path, problem))?;
-        Ok(NpyRows { path: path.to_path_buf(), map, header, data_start, n_sites })
+        let file = PlacedFile::open(path)?;
+        let start = file.start(LONGEST_HEADER.min(header_bytes(&file.start(12)?)))?;
+        let (header, data_start) = read_header(&start).map_err(|problem| Error::malformed(path, problem))?;
+        let n_left = usize::try_from(file.n_bytes()).unwrap_or(usize::MAX) - data_start;
+        let n_sites = header.check(n_left).map_err(|problem| Error::malformed(path, problem))?;
+        Ok(NpyRows { path: path.to_path_buf(), header, data_start, n_sites })
     }
 
     /// Known not to overflow, and the file to be long enough for it.
@@ -52,30 +56,38 @@ impl NpyRows {
         self.n_rows() * self.n_sites
     }
 
-    /// The bytes of `n_values` values that follow one another in the file, after `skipped` others.
-    fn bytes(&self, skipped: usize, n_values: usize) -> &[u8] {
-        let size = self.header.element.kind.size();
-        &self.map.bytes()[self.data_start + skipped * size..][..n_values * size]
+    /// Where a value lies in the file, after `skipped` others.
+    fn place(&self, skipped: usize) -> u64 {
+        (self.data_start + skipped * self.header.element.kind.size()) as u64
     }
 
-    fn read_row_major(&self, first_row: usize, out: &mut [f64]) {
-        let bytes = self.bytes(first_row * self.n_sites, out.len());
-        self.header.element.decode(bytes, out.iter_mut());
-        self.map.let_go(bytes);
+    fn read_row_major(&self, first_row: usize, out: &mut [f64]) -> Result<()> {
+        let (element, size) = (self.header.element, self.header.element.kind.size());
+        let (file, mut places) = (PlacedFile::open(&self.path)?, out.iter_mut());
+        let (first, n_bytes) = (self.place(first_row * self.n_sites), places.len() * size);
+        file.for_each_piece(first, n_bytes, size, &mut |piece| {
+            element.decode(piece, places.by_ref().take(piece.len() / size));
+        })
     }
 
-    fn read_column_major(&self, first_row: usize, n_rows: usize, out: &mut [f64]) {
-        for site in (0..self.n_sites).step_by(TILE_SITES) {
-            let sites = site..(site + TILE_SITES).min(self.n_sites);
+    fn read_column_major(&self, first_row: usize, n_rows: usize, out: &mut [f64]) -> Result<()> {
+        let (element, size) = (self.header.element, self.header.element.kind.size());
+        let file = PlacedFile::open(&self.path)?;
+        let mut columns = vec![0; TILE_SITES * n_rows * size];
+        for first_site in (0..self.n_sites).step_by(TILE_SITES) {
+            let sites = first_site..(first_site + TILE_SITES).min(self.n_sites);
+            for (site, column) in sites.clone().zip(columns.chunks_exact_mut((n_rows * size).max(1))) {
+                file.read(self.place(self.site_in_file(site) * self.n_rows() + first_row), column)?;
+            }
             for row in (0..n_rows).step_by(TILE_ROWS) {
-                let tile_rows = TILE_ROWS.min(n_rows - row);
-                for site in sites.clone() {
-                    let column = self.site_in_file(site) * self.n_rows();
+                let rows = row..(row + TILE_ROWS).min(n_rows);
+                for (site, column) in sites.clone().zip(columns.chunks_exact((n_rows * size).max(1))) {
                     let places = out[row * self.n_sites + site..].iter_mut().step_by(self.n_sites);
-                    self.header.element.decode(self.bytes(column + first_row + row, tile_rows), places);
+                    element.decode(&column[rows.start * size..rows.end * size], places);
                 }
             }
         }
+        Ok(())
     }
 
     /// The column-major number of a site, from its row-major number.
@@ -112,14 +124,13 @@ impl RowSource for NpyRows {
             Layout::RowMajor => self.read_row_major(first_row, out),
             Layout::ColumnMajor => self.read_column_major(first_row, n_rows, out),
         }
-        Ok(())
     }
 }
 
 /// A whole array of any supported dtype as f64, in C order, with its shape. Empty arrays are allowed.
 pub fn read_npy_f64(path: &Path) -> Result<(Vec<usize>, Vec<f64>)> {
     let array = NpyRows::open_any(path)?;
-    let mut values = vec![0.0; array.n_values()];
+    let mut values = memory::zeros(&path.display().to_string(), array.n_values())?;
     if !values.is_empty() {
         array.read_rows(0, &mut values)?;
     }
@@ -130,7 +141,8 @@ pub fn read_npy_f64(path: &Path) -> Result<(Vec<usize>, Vec<f64>)> {
 /// are allowed.
 pub fn read_npy_f32(path: &Path) -> Result<(Vec<usize>, Vec<f32>)> {
     let array = NpyRows::open_any(path)?;
-    let mut values = Vec::with_capacity(array.n_values());
+    let mut values = Vec::new();
+    memory::reserve(&path.display().to_string(), &mut values, array.n_values())?;
     if array.n_values() == 0 {
         return Ok((array.header.shape, values));
     }
@@ -225,6 +237,15 @@ fn tuple(shape: &[usize]) -> String {
     match shape {
         [length] => format!("({length},)"),
         _ => format!("({})", shape.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Where the header ends, going by its first bytes; nothing where they are not those of a header.
+fn header_bytes(start: &[u8]) -> usize {
+    match start {
+        [_, _, _, _, _, _, 1, 0, low, high, ..] => 10 + little_endian(&[*low, *high]),
+        [_, _, _, _, _, _, 2 | 3, 0, length @ ..] if length.len() == 4 => 12 + little_endian(length),
+        _ => start.len(),
     }
 }
 
