@@ -9,8 +9,8 @@ kills       a fit, new or over an old run, is killed with SIGKILL at a random mo
 disks       the same with disks of many sizes that fill up, and are made larger afterwards (without the right to mount one: with
             a limit to the size of files)
 
-bench/faults_stored.py, where it is there, adds campaigns on stored files: a dictionary CAMPAIGNS of functions like those here,
-which take a `Study` and return a dictionary of figures, with `bad` a list of what should not have happened.
+flips       one bit of a stored file is flipped: later commands refuse it, or give what they give without
+edits       a stored file is edited with intent: no panic, hang or abort (both by bench/faults_stored.py, where it is there)
 
 --quick takes a tenth of the tries, to see whether the script works; its figures go to target/faults_quick.json.
 """
@@ -31,6 +31,11 @@ from pathlib import Path
 
 import issfa
 
+try:
+    import faults_stored
+except ModuleNotFoundError:
+    faults_stored = None
+
 FIT = ["--grid", "40x20", "--noise", "white", "--burn-in", "20", "--thin", "3", "--keep-draws", "4", "--reconstruct", "--quiet"]
 SWEEPS = ["--sweeps", "150", "--checkpoint-every", "0.03s"]
 # No command of these takes so long, but for one that hangs.
@@ -43,7 +48,10 @@ class Study:
 
     folder: Path
     quick: bool
-    random: random.Random
+    seed: int
+
+    def __post_init__(self):
+        self.random = random.Random(self.seed)
 
     def tries(self, number):
         return max(number // 10, 2) if self.quick else number
@@ -229,12 +237,19 @@ def disks(study):
     return {"tries": n, **counts, "bad": bad}
 
 
+def of_stored_files(kind):
+    def damage(study):
+        n = study.tries(2000)
+        found = faults_stored.campaign(issfa.BINARY, study.folder / "stored", n, study.seed, kinds=(kind,))[kind]
+        bad = [case for name, cases in found.items() if name.endswith("_seen") for case in cases]
+        return {"tries": n, **{name: count for name, count in found.items() if name != "n" and not name.endswith("_seen")}, "bad": bad}
+
+    return damage
+
+
 CAMPAIGNS = {"concurrent": concurrent, "kills": kills, "disks": disks}
-try:
-    from faults_stored import CAMPAIGNS as OF_STORED_FILES
-    CAMPAIGNS |= OF_STORED_FILES
-except ModuleNotFoundError:
-    pass
+if faults_stored:
+    CAMPAIGNS |= {kind: of_stored_files(kind) for kind in ("flips", "edits")}
 
 
 def main():
@@ -248,7 +263,7 @@ def main():
     print("| campaign | tries | of which | gone wrong |\n|---|---|---|---|", flush=True)
     for name in options.only:
         with tempfile.TemporaryDirectory() as folder:
-            study = Study(Path(folder), options.quick, random.Random(options.seed))
+            study = Study(Path(folder), options.quick, options.seed)
             prepare(study)
             found[name] = CAMPAIGNS[name](study)
         others = ", ".join(f"{what} {count}" for what, count in found[name].items() if what not in ("tries", "bad"))

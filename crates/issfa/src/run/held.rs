@@ -253,3 +253,64 @@ fn sync_all(folder: &Path) -> Result<()> {
 fn rename(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).map_err(Error::write(to))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: PathBuf, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn names(folder: &Path) -> String {
+        let list = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = list.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names.join(" ")
+    }
+
+    #[test]
+    fn old_results_go_when_new_ones_are_complete_and_not_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let path = |name: &str| run.join(name);
+        for (name, text) in
+            [("config.toml", "old"), ("draws/draw-000001.safetensors", "old"), ("chain-2/trace.csv", "")]
+        {
+            write(path(name), text);
+        }
+        let before = names(&run);
+        let mut held = Held::for_new(&run, Output::Run, true, &[]).unwrap();
+        let place = held.begin().unwrap();
+        write(place.join("config.toml"), "new");
+        write(place.join("draws/draw-000002.safetensors"), "new");
+        drop(held);
+        assert_eq!(names(&run), before, "nothing came of it");
+        held = Held::for_new(&run, Output::Run, true, &[]).unwrap();
+        let place = held.begin().unwrap();
+        write(place.join("config.toml"), "new");
+        write(place.join("draws/draw-000002.safetensors"), "new");
+        // Somebody else's, which comes while the new ones are made.
+        write(path("draws/thesis.tex"), "mine");
+        held.publish().unwrap();
+        assert_eq!(held.place(), run);
+        drop(held);
+        assert_eq!(names(&run), "config.toml draws");
+        assert_eq!(names(&path("draws")), "draw-000002.safetensors thesis.tex");
+        assert_eq!(fs::read(path("config.toml")).unwrap(), b"new");
+        assert!(Held::for_new(&run, Output::Run, true, &[]).err().unwrap().to_string().contains("'draws/thesis.tex'"));
+    }
+
+    #[test]
+    fn folders_that_nothing_came_of_are_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("a/b");
+        let held = Held::for_new(&out, Output::Transform, false, &[]).unwrap();
+        held.begin().unwrap();
+        assert!(matches!(Held::for_new(&out, Output::Transform, true, &[]), Err(Error::InUse { .. })));
+        drop(held);
+        assert_eq!(names(folder.path()), "");
+        assert!(matches!(Held::of_run(&out), Err(Error::NotA { .. })));
+    }
+}
