@@ -142,10 +142,10 @@ fn flips_are_noticed_or_change_nothing() {
 fn a_damaged_file_is_named_with_a_remedy() {
     let bench = bench();
     for (name, command, words) in [
-        ("weights.npy", "summary run1", "issfa resume run1 writes it again"),
-        ("features.tsv", "report run1", "issfa resume run1 writes it again"),
-        ("eigenvalues.csv", "summary run1", "issfa resume run1 writes it again"),
-        ("reconstruction.npy", "merge run1 run2 --out m", "issfa resume run1 writes it again"),
+        ("weights.npy", "summary run1", "issfa resume run1 writes it"),
+        ("features.tsv", "report run1", "issfa resume run1 writes it"),
+        ("eigenvalues.csv", "summary run1", "issfa resume run1 writes it"),
+        ("reconstruction.npy", "merge run1 run2 --out m", "issfa resume run1 writes it"),
         ("draws/draw-000002.safetensors", "transform run1 a.npy --out t", "fit again"),
         ("draws/draw-000002.safetensors", "resume run1", "fit again"),
         ("draws/preprocessing.safetensors", "transform run1 a.npy --out t", "fit again"),
@@ -256,8 +256,9 @@ fn files_that_mean_harm_are_refused() {
         assert!(text.contains(from), "{from} in {text}");
         bench.write("run1/config.toml", text.replacen(from, to, 1));
         issfa::run::reseal::reseal(&bench.path("run1")).unwrap();
-        ["resume run1", "summary run1", "transform run1 a.npy --out t", "merge run1 run2 --out m"]
-            .map(|command| bench.fails(2, command));
+        for command in ["resume run1", "summary run1", "transform run1 a.npy --out t", "merge run1 run2 --out m"] {
+            bench.fails(2, command);
+        }
         bench.write("run1/config.toml", &text);
         issfa::run::reseal::reseal(&bench.path("run1")).unwrap();
         bench.ok("summary run1");
@@ -363,7 +364,7 @@ fn data_of_extreme_scale_are_refused() {
         let output = bench.run(&format!("fit y.npy --grid 4x3 {FIT} --out run --overwrite"));
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(code), "{scale}: {told}");
-        assert_eq!(code == 2, told.contains("multiply the data by 1e"), "{scale}: {told}");
+        assert_eq!(code == 2, told.contains("multiply the data by 1e") || told.contains("rescale the data"), "{told}");
         if code == 0 {
             let (_, weights) = issfa::data::read::npy::read_npy_f64(&bench.path("run/weights.npy")).unwrap();
             assert!(weights.iter().all(|x| x.is_finite()));

@@ -117,6 +117,7 @@ impl Sink for FolderSink {
     fn go_on(&mut self, about: &About) -> Result<()> {
         // Before anything is written: the checkpoint may belong to something else.
         checkpoint::check_origin(&self.find_sound(1)?.0, &about.recorded().fingerprint())?;
+        about.structure.save_graphs(&self.folder)?;
         if EvidenceCurve::read(&self.folder).is_err() {
             EvidenceCurve::forget(&self.folder)?;
         }

@@ -93,11 +93,11 @@ impl Run {
         if chain == 1 { folder.to_path_buf() } else { folder.join(format!("chain-{chain}")) }
     }
 
-    /// The folders of all chains that have started.
-    pub fn chain_folders(&self) -> Vec<PathBuf> {
+    /// The numbers and folders of all chains that have started.
+    pub fn chain_folders(&self) -> Vec<(u32, PathBuf)> {
         (1..=self.checked.settings.chains)
-            .map(|chain| Run::chain_folder(&self.folder, chain))
-            .filter(|folder| folder.join(TRACE).is_file() || checkpoint::exists(folder))
+            .map(|chain| (chain, Run::chain_folder(&self.folder, chain)))
+            .filter(|(_, folder)| folder.join(TRACE).is_file() || checkpoint::exists(folder))
             .collect()
     }
 

@@ -77,17 +77,18 @@ impl Fitted {
         if folders.is_empty() {
             return Err(Error::NotA { kind: "run folder", path: folder.to_path_buf(), missing: TRACE });
         }
-        for folder in &folders {
-            let chain = fitted.read_chain(folder)?;
+        for (number, folder) in &folders {
+            let chain = fitted.read_chain(*number, folder)?;
             fitted.chains.push(chain);
         }
         Ok(fitted)
     }
 
     /// Reads a chain, and with the first one how new rows are prepared.
-    fn read_chain(&mut self, folder: &Path) -> Result<ChainRecord> {
+    fn read_chain(&mut self, number: u32, folder: &Path) -> Result<ChainRecord> {
         let (stored, path) = (checkpoint::open(folder)?, folder.join(TRACE));
         checkpoint::check_origin(&stored, &self.recorded().fingerprint())?;
+        checkpoint::check_chain(&stored, number)?;
         let (belongings, sizes) = (checkpoint::belongings(&stored)?, self.record.sizes());
         let draws = Draws::new(folder, self.checked.settings.keep_draws);
         if self.chains.is_empty() {
