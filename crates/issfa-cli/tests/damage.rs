@@ -153,7 +153,6 @@ fn a_damaged_file_is_named_with_a_remedy() {
         ("trace.csv", "resume run1", "fit again"),
         ("trace.csv", "summary run1", "fit again"),
         ("noise_reference.safetensors", "summary run1", "fit again"),
-        ("mask.npy", "summary run1", "issfa resume run1"),
     ] {
         let path = format!("run1/{name}");
         let bytes = bench.bytes(&path);
@@ -174,6 +173,13 @@ fn a_damaged_file_is_named_with_a_remedy() {
         bench.write(&path, bytes);
         let _ = std::fs::remove_dir_all(bench.path("t"));
     }
+    let mask = bench.bytes("run1/mask.npy");
+    bench.write("run1/mask.npy", [&mask[..mask.len() - 4], &[0; 4]].concat());
+    for command in ["summary run1", "resume run1"] {
+        let error = bench.fails(2, command);
+        assert!(error.contains("mask.npy: is not the mask of this run") && error.contains("fit again"), "{error}");
+    }
+    bench.write("run1/mask.npy", mask);
     // What can be made again is made again.
     let good = files(&bench.path("run1"));
     for name in ["weights.npy", "eigenvalues.csv", "checksums.tsv", "synchrony.tsv", "reconstruction.npy"] {
