@@ -145,6 +145,7 @@ impl Sink for FolderSink {
         // Before anything is written: the checkpoint may belong to something else.
         checkpoint::check_origin(&self.find_sound(1)?.0, &about.recorded().fingerprint())?;
         let folder = self.held.folder();
+        about.structure.save_graphs(folder)?;
         if EvidenceCurve::read(folder).is_err() {
             EvidenceCurve::forget(folder)?;
         }

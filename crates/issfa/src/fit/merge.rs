@@ -169,7 +169,8 @@ impl Merge {
         Draws::new(&source.folder, self.settings.keep_draws).check(&belongings)?;
         if self.settings.reconstruct && !self.is_current(&source.results, &posterior) {
             let problem = "the reconstruction is missing or older than the checkpoint";
-            return Err(Error::ResultsBehind { path: source.folder.clone(), run: run.folder.clone(), problem });
+            let path = source.folder.join(RECONSTRUCTION);
+            return Err(Error::ResultsBehind { path, run: run.folder.clone(), problem });
         }
         if reconstruct { self.check_reconstruction(run, &source.results) } else { Ok(()) }
     }

@@ -108,7 +108,11 @@ pub fn save(chain_folder: &Path, mut checkpoint: Bundle, belongings: &Belongings
     checkpoint.save(&next)?;
     Stored::open(&next)?;
     if path.is_file() {
-        fs::rename(&path, previous_path(chain_folder)).map_err(Error::write(&path))?;
+        let previous = previous_path(chain_folder);
+        forget_previous(chain_folder)?;
+        // A second name, so that there is a last checkpoint at every moment; where files have one name only, nearly so.
+        let kept = fs::hard_link(&path, &previous).or_else(|_| fs::rename(&path, &previous));
+        kept.map_err(Error::write(&previous))?;
     }
     fs::rename(&next, &path).map_err(Error::write(&path))
 }
@@ -125,12 +129,10 @@ pub fn restore_previous(chain_folder: &Path) -> Result<()> {
     fs::rename(previous_path(chain_folder), &path).map_err(Error::write(&path))
 }
 
-/// Reads a checkpoint of whatever run, with its format checked. Where a process ended just when the last one was to get its
-/// name, this is the one before.
+/// Reads the last checkpoint of whatever run, with its format checked.
 pub fn open(chain_folder: &Path) -> Result<Stored> {
-    let (last, previous) = (path(chain_folder), previous_path(chain_folder));
-    let is_between = !last.is_file() && previous.is_file();
-    open_file(if is_between { &previous } else { &last }).map_err(|error| {
+    let previous = previous_path(chain_folder);
+    open_file(&path(chain_folder)).map_err(|error| {
         let resume = action(Verb::Resume).on(chain_folder.display());
         match previous.is_file() {
             true => error.with_remedy(format!("{resume} goes back to the checkpoint before")),

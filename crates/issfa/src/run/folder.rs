@@ -128,16 +128,11 @@ impl Run {
             None => Ok(Mask::full(structure.n_sites())),
             Some(_) => {
                 let name = if self.record.images { MASK_IMAGE } else { MASK_FILE };
-                Checksums::open(&self.folder)?.check(name)?;
-                let mask = Mask::read(&self.folder.join(name), structure.grid())?;
-                match Some(mask.checksum()) == self.record.mask_checksum
-                    && mask.n_columns() == self.record.sizes().n_columns
-                {
+                let (path, remedy) = (self.folder.join(name), "put back a copy, or fit again");
+                let mask = Mask::read(&path, structure.grid()).map_err(|error| error.with_remedy(remedy))?;
+                match Some(mask.checksum()) == self.record.mask_checksum {
                     true => Ok(mask),
-                    false => Err(Error::malformed(
-                        &self.folder.join(name),
-                        "is not the mask of this run; put it back, or fit again",
-                    )),
+                    false => Err(Error::malformed(&path, format!("is not the mask of this run; {remedy}"))),
                 }
             }
         }

@@ -187,7 +187,7 @@ impl Graph {
     /// Keeps the decomposition in a folder, under its checksum.
     pub fn save(&self, folder: &Path) -> Result<()> {
         let path = folder.join(self.file.stored_name());
-        if path.is_file() {
+        if Graph::load(&path, &self.file).is_ok() {
             return Ok(());
         }
         fs::create_dir_all(folder).map_err(Error::write(folder))?;

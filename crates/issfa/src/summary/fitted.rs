@@ -94,11 +94,12 @@ impl Fitted {
     }
 
     /// Reads a chain, and with the first one how new rows are prepared.
-    fn read_chain(&mut self, run: &Path, chain: u32) -> Result<ChainRecord> {
-        let results = Run::results_folder(run, chain, self.checked.settings.chains);
-        let folder = &Run::chain_folder(run, chain);
+    fn read_chain(&mut self, run: &Path, number: u32) -> Result<ChainRecord> {
+        let results = Run::results_folder(run, number, self.checked.settings.chains);
+        let folder = &Run::chain_folder(run, number);
         let (stored, path) = (checkpoint::open(folder)?, folder.join(TRACE));
         checkpoint::check_origin(&stored, &self.recorded().fingerprint())?;
+        checkpoint::check_chain(&stored, number)?;
         let (belongings, sizes) = (checkpoint::belongings(&stored)?, self.record.sizes());
         let draws = Draws::new(folder, self.checked.settings.keep_draws);
         if self.chains.is_empty() {
