@@ -80,6 +80,12 @@ impl EvidenceCurve {
         seal(folder, &[FILE])
     }
 
+    /// A curve whose file is gone is made anew by whoever has the data.
+    pub fn forget_if_lost(folder: &Path) -> Result<()> {
+        let is_lost = Checksums::open(folder)?.has(FILE) && !folder.join(FILE).is_file();
+        if is_lost { EvidenceCurve::forget(folder) } else { Ok(()) }
+    }
+
     /// Reads the curve of a run, if it has one.
     pub fn read(folder: &Path) -> Result<Option<EvidenceCurve>> {
         let (path, known) = (folder.join(FILE), Checksums::open(folder)?);
