@@ -46,6 +46,15 @@ impl Schedule {
         sweep.saturating_sub(self.burn_in) / self.thin
     }
 
+    /// Where in the chain a sweep stands.
+    pub fn phase(&self, sweep: u64) -> Phase {
+        match sweep {
+            _ if sweep > self.burn_in => Phase::Sampling,
+            _ if sweep > self.burn_in - self.burn_in / 3 => Phase::Settling,
+            _ => Phase::BurnIn,
+        }
+    }
+
     /// The streams of one sweep.
     pub fn streams(&self, sweep: u64) -> Streams {
         Streams { seed: self.seed, chain: self.chain, sweep }
@@ -71,8 +80,7 @@ impl<R: Real> Chain<R> {
     /// One more sweep.
     pub fn step(&mut self, model: &Model<R>, schedule: &Schedule) -> Result<SweepInfo> {
         let next = self.sweep + 1;
-        let phase = if next <= schedule.burn_in { Phase::BurnIn } else { Phase::Sampling };
-        let turn = Turn { streams: schedule.streams(next), phase };
+        let turn = Turn { streams: schedule.streams(next), phase: schedule.phase(next) };
         let info = sweep::run(&schedule.kernels, model, &mut self.state, &mut self.projections, &turn);
         self.sweep = next;
         self.check_sound(model, &info)?;

@@ -1,0 +1,321 @@
+//! Pairs of features turned in the plane they span, all their activations and weights summed out \[M16\].
+//!
+//! Where most rows use two features, each may settle on a mixture of both: features hold the weights in place and weights
+//! the features. Here several rotations of a pair are weighed against each other by the evidence of all rows, one is drawn,
+//! and then all activations and weights of the pair. The rows are known by their products with the features alone, so that
+//! no pass over the data is needed.
+
+pub mod plane;
+pub mod uses;
+
+use super::{Info, Turn, refresh};
+use crate::comm::{Comm, all_gather_values, part_of};
+use crate::model::{Model, NormalPrior, State, ibp};
+use crate::numeric::bytes::Element;
+use crate::numeric::linalg::Real;
+use crate::numeric::workers::share;
+use crate::rng::{Purpose, Stream, Streams};
+use crate::spectral::Projections;
+use plane::{Pair, Plane, Rotation, RowView};
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use std::ops::Range;
+use uses::{BOTH, Use, Uses};
+
+/// Rows whose sums are joined before those of others, and that share a random stream.
+pub const ROW_CHUNK: usize = 64;
+
+/// Rotations that are weighed against each other, no rotation among them.
+pub const CANDIDATES: usize = 6;
+
+/// How far rotations go: see [`Rotation::draw`]. One is chosen for each pair.
+const SCALES: [f64; 3] = [1.0, 0.2, 0.04];
+
+/// Products of a pass over the data that take as long as one row of one pair.
+const PRODUCTS_PER_ROW: f64 = 2500.0;
+/// Pairs may take this share of a pass, and each feature gets its turn in any case.
+const SHARE_OF_A_PASS: f64 = 0.1;
+
+/// Log odds beyond this are as good as infinite, but can be added and taken off.
+const MOST_LN_ODDS: f64 = 700.0;
+
+/// Where both features are used less likely than this, a rotation is out of the question.
+const LEAST: f64 = 1e-200;
+
+/// Pairs in a sweep. It depends on nothing that the kernel changes, and not on the machine.
+pub fn n_pairs(n_features: usize, n_columns: usize) -> usize {
+    let share = SHARE_OF_A_PASS * n_features as f64 * n_columns as f64 / PRODUCTS_PER_ROW;
+    (share as usize).max(n_features / 2).min(n_features * n_features.saturating_sub(1) / 2)
+}
+
+/// Turns as many pairs as [`n_pairs`] says, one after the other.
+pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn) -> Info {
+    let n_pairs = n_pairs(state.n_features(), model.data.n_modes());
+    if n_pairs == 0 {
+        return Info::default();
+    }
+    if !projections.features_are_fresh() {
+        refresh(model, state, projections);
+    }
+    let mut info = Info::default();
+    for (number, pair) in draw_pairs(state.n_features(), n_pairs, &turn.streams).into_iter().enumerate() {
+        let turned = Turning::new(state, projections, pair, &turn.streams, number as u32 + 1).run(model.comm.as_ref());
+        info.proposed += 1;
+        if let Some(turned) = turned {
+            info.accepted += u32::from(turned.rotation != Rotation::IDENTITY);
+            apply(state, projections, pair, turned);
+        }
+    }
+    info
+}
+
+/// Pairs whatever the state: features in a random order, two by two, as often as it takes.
+fn draw_pairs(n_features: usize, n_pairs: usize, streams: &Streams) -> Vec<[usize; 2]> {
+    let mut stream = streams.stream(Purpose::PairRotation, 0, 0);
+    let mut order: Vec<usize> = (0..n_features).collect();
+    let mut pairs = Vec::with_capacity(n_pairs + n_features / 2);
+    while pairs.len() < n_pairs {
+        order.shuffle(&mut stream);
+        pairs.extend_from_slice(order.as_chunks::<2>().0);
+    }
+    pairs.truncate(n_pairs);
+    pairs
+}
+
+/// What becomes of a pair.
+struct Turned {
+    rotation: Rotation,
+    /// New weights of both features, by row.
+    weights: Vec<[Option<f64>; 2]>,
+}
+
+fn apply<R: Real>(state: &mut State<R>, projections: &mut Projections<R>, [j, l]: [usize; 2], turned: Turned) {
+    state.loadings.set_pair([j, l], turned.weights.into_iter());
+    projections.loadings_changed();
+    let rotation = turned.rotation;
+    if rotation != Rotation::IDENTITY {
+        state.features.combine(j, l, rotation.combination());
+        projections.combine(j, l, rotation.combination());
+        if rotation.sin.abs() > rotation.cos.abs() {
+            // Each has become more like the other: names go with what is seen.
+            state.feature_ids.swap(j, l);
+        }
+    }
+}
+
+/// What the rows of a chunk use together under one rotation: probabilities, and the logarithm of what they were divided by.
+#[derive(Clone, Copy, Default)]
+struct ChunkUses {
+    uses: Uses,
+    ln_total: f64,
+}
+
+/// One pair on its way.
+struct Turning<'a, R> {
+    state: &'a State<R>,
+    projections: &'a Projections<R>,
+    features: [usize; 2],
+    pair: Pair,
+    gram: [f64; 3],
+    streams: &'a Streams,
+    /// Numbers the streams of the pair.
+    part: u32,
+    stream: Stream,
+}
+
+impl<'a, R: Real> Turning<'a, R> {
+    fn new(
+        state: &'a State<R>,
+        projections: &'a Projections<R>,
+        features: [usize; 2],
+        streams: &'a Streams,
+        part: u32,
+    ) -> Self {
+        let mut stream = streams.stream(Purpose::PairRotation, part, 0);
+        let (n_rows, counts) = (state.loadings.n_rows(), state.loadings.counts());
+        let ln_prior_odds = features.map(|feature| {
+            let odds = ibp::draw_ln_odds(counts[feature], n_rows, state.ibp_repulsion, &mut stream);
+            odds.clamp(-MOST_LN_ODDS, MOST_LN_ODDS)
+        });
+        let weights =
+            features.map(|k| NormalPrior { mean: state.weight_means[k], precision: state.weight_precisions[k] });
+        let pair = Pair { noise_variance: state.noise_variance, weights, ln_prior_odds };
+        let gram = of_pair(projections.gram(), state.n_features(), features);
+        Turning { state, projections, features, pair, gram, streams, part, stream }
+    }
+
+    /// Draws a rotation and what follows; `None` where numbers do not reach so far.
+    fn run(mut self, comm: &dyn Comm) -> Option<Turned> {
+        let rotations = draw_candidates(&mut self.stream);
+        let n_chunks = self.state.loadings.n_rows().div_ceil(ROW_CHUNK);
+        let own = part_of(n_chunks, comm.rank(), comm.size());
+        let views = self.views(&own);
+        let chunks = gathered(self.chunk_uses(&views, &own, &rotations), comm);
+        let of_rotation = |at: usize| chunks.iter().skip(at).step_by(CANDIDATES);
+        let ln_evidences: Vec<f64> = (0..CANDIDATES).map(|at| ln_evidence(of_rotation(at))).collect();
+        if ln_evidences[0] == f64::NEG_INFINITY {
+            return None;
+        }
+        let chosen = draw_candidate(&ln_evidences, &mut self.stream);
+        let chunk_uses: Vec<Uses> = of_rotation(chosen).map(|chunk| chunk.uses).collect();
+        let uses = uses::draw(&chunk_uses, BOTH, &mut self.stream);
+        let weights = self.draw_rows(&views, &own, rotations[chosen], &uses);
+        Some(Turned { rotation: rotations[chosen], weights: handed_round(weights, self.state.loadings.n_rows(), comm) })
+    }
+
+    /// The rows of some chunks as the pair sees them.
+    fn views(&self, chunks: &Range<usize>) -> Vec<RowView> {
+        let n_rows = self.state.loadings.n_rows();
+        let mut views = vec![RowView::default(); rows_of(chunks, n_rows).len()];
+        share(
+            views.chunks_mut(ROW_CHUNK).zip(chunks.clone()),
+            || (),
+            |(), (views, chunk)| {
+                let first = chunk * ROW_CHUNK;
+                views.iter_mut().enumerate().for_each(|(at, view)| *view = self.view(first + at));
+            },
+        );
+        views
+    }
+
+    fn view(&self, row: usize) -> RowView {
+        let (k, [j, l], gram) = (self.state.n_features(), self.features, self.projections.gram_of(row));
+        let (with_j, with_l) = (&gram[j * k..(j + 1) * k], &gram[l * k..(l + 1) * k]);
+        let with_data = self.projections.row(row);
+        let mut inner = [with_data[j], with_data[l]];
+        for entry in self.state.loadings.row(row).iter().filter(|entry| entry.feature != j && entry.feature != l) {
+            inner[0] -= entry.weight * with_j[entry.feature];
+            inner[1] -= entry.weight * with_l[entry.feature];
+        }
+        let own_gram = self.projections.own_gram(row).map(|gram| of_pair(gram, k, self.features));
+        RowView { inner, own_gram }
+    }
+
+    /// What each chunk uses under each rotation, rotations of a chunk side by side.
+    fn chunk_uses(&self, views: &[RowView], own: &Range<usize>, rotations: &[Rotation]) -> Vec<ChunkUses> {
+        let planes: Vec<Plane> = rotations.iter().map(|&rotation| self.pair.plane(rotation, self.gram)).collect();
+        let mut chunks = vec![ChunkUses::default(); own.len() * rotations.len()];
+        let work = chunks.chunks_exact_mut(rotations.len()).zip(views.chunks(ROW_CHUNK));
+        share(
+            work,
+            || (),
+            |(), (places, views)| {
+                for (place, (plane, &rotation)) in places.iter_mut().zip(planes.iter().zip(rotations)) {
+                    let mut ln_total = 0.0;
+                    let parts = views.iter().map(|view| {
+                        let (uses, most) = self.plane_of(view, plane, rotation).weights(view);
+                        ln_total += most;
+                        uses
+                    });
+                    let uses = uses::all_joined(parts);
+                    let total: f64 = uses.iter().sum();
+                    *place = ChunkUses { uses: uses.map(|x| x / total), ln_total: ln_total + total.ln() };
+                }
+            },
+        );
+        chunks
+    }
+
+    /// The plane as a row sees it: its own where it has holes.
+    #[inline(always)]
+    fn plane_of(&self, view: &RowView, plane: &Plane, rotation: Rotation) -> Plane {
+        view.own_gram.map_or(*plane, |gram| self.pair.plane(rotation, gram))
+    }
+
+    /// Draws what every row of some chunks uses and its weights, given what each chunk uses.
+    fn draw_rows(
+        &self,
+        views: &[RowView],
+        own: &Range<usize>,
+        rotation: Rotation,
+        uses: &[Use],
+    ) -> Vec<[Option<f64>; 2]> {
+        let plane = self.pair.plane(rotation, self.gram);
+        let mut weights = vec![[None; 2]; views.len()];
+        let work = weights.chunks_mut(ROW_CHUNK).zip(views.chunks(ROW_CHUNK)).zip(own.clone());
+        share(
+            work,
+            || (),
+            |(), ((places, views), chunk)| {
+                let mut stream = self.streams.stream(Purpose::PairRotation, self.part, 1 + chunk as u64);
+                let parts: Vec<Uses> =
+                    views.iter().map(|view| self.plane_of(view, &plane, rotation).weights(view).0).collect();
+                let uses = uses::draw(&parts, uses[chunk], &mut stream);
+                for ((place, view), using) in places.iter_mut().zip(views).zip(uses) {
+                    *place = self.plane_of(view, &plane, rotation).draw_weights(view, using, &mut stream);
+                }
+            },
+        );
+        weights
+    }
+}
+
+/// The rows of some chunks.
+fn rows_of(chunks: &Range<usize>, n_rows: usize) -> Range<usize> {
+    (chunks.start * ROW_CHUNK).min(n_rows)..(chunks.end * ROW_CHUNK).min(n_rows)
+}
+
+/// Products of two features with each other: first, mixed, second.
+fn of_pair(gram: &[f64], k: usize, [j, l]: [usize; 2]) -> [f64; 3] {
+    [gram[j * k + j], gram[j * k + l], gram[l * k + l]]
+}
+
+/// No rotation, and others about a common one: any of them might have been the first, so that drawing one by its evidence
+/// leaves the posterior alone.
+fn draw_candidates(stream: &mut Stream) -> Vec<Rotation> {
+    let scale = SCALES[stream.random_range(0..SCALES.len())];
+    let centre = Rotation::draw(scale, stream);
+    let mut rotations = vec![Rotation::IDENTITY];
+    rotations.extend((1..CANDIDATES).map(|_| centre.then(Rotation::draw(scale, stream))));
+    rotations
+}
+
+/// The log evidence of all rows, with both features used at least once.
+fn ln_evidence<'a>(chunks: impl DoubleEndedIterator<Item = &'a ChunkUses> + Clone) -> f64 {
+    let both = uses::all_joined(chunks.clone().map(|chunk| chunk.uses))[BOTH];
+    let ln_total: f64 = chunks.map(|chunk| chunk.ln_total).sum();
+    if both > LEAST { ln_total + both.ln() } else { f64::NEG_INFINITY }
+}
+
+/// One of the candidates in proportion to its evidence.
+fn draw_candidate(ln_evidences: &[f64], stream: &mut Stream) -> usize {
+    let most = ln_evidences.iter().fold(f64::NEG_INFINITY, |most, x| most.max(*x));
+    let weights: Vec<f64> = ln_evidences.iter().map(|x| (x - most).exp()).collect();
+    let mut left = stream.random::<f64>() * weights.iter().sum::<f64>();
+    weights
+        .iter()
+        .position(|weight| {
+            left -= weight;
+            left < 0.0
+        })
+        .unwrap_or(0)
+}
+
+/// The chunks of all ranks, in order.
+fn gathered(own: Vec<ChunkUses>, comm: &dyn Comm) -> Vec<ChunkUses> {
+    if comm.size() == 1 {
+        return own;
+    }
+    let numbers: Vec<f64> = own.iter().flat_map(|chunk| [&chunk.uses[..], &[chunk.ln_total]].concat()).collect();
+    let all = all_gather_values(comm, &numbers);
+    all.as_chunks::<5>().0.iter().map(|&[a, b, c, d, ln_total]| ChunkUses { uses: [a, b, c, d], ln_total }).collect()
+}
+
+/// Every rank tells the others what became of its rows: a byte a row for what it uses, then the weights.
+fn handed_round(own: Vec<[Option<f64>; 2]>, n_rows: usize, comm: &dyn Comm) -> Vec<[Option<f64>; 2]> {
+    if comm.size() == 1 {
+        return own;
+    }
+    let code = |[x, y]: &[Option<f64>; 2]| u8::from(x.is_some()) + 2 * u8::from(y.is_some());
+    let weights: Vec<f64> = own.iter().flatten().copied().flatten().collect();
+    let bytes = [own.iter().map(code).collect(), f64::write(&weights)].concat();
+    let mut all = Vec::with_capacity(n_rows);
+    for (rank, bytes) in comm.all_gather(&bytes).iter().enumerate() {
+        let chunks = part_of(n_rows.div_ceil(ROW_CHUNK), rank, comm.size());
+        let (uses, weights) = bytes.split_at(rows_of(&chunks, n_rows).len());
+        let mut weights = f64::read(weights).into_iter();
+        let mut next = |is_used: bool| is_used.then(|| weights.next().expect("a weight for every use"));
+        all.extend(uses.iter().map(|using| [next(using & 1 != 0), next(using & 2 != 0)]));
+    }
+    all
+}
