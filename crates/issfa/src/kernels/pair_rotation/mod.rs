@@ -16,17 +16,16 @@ use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Stream, Streams};
 use crate::spectral::Projections;
-use plane::{Pair, Plane, Rotation, RowView};
+use plane::{Chunk, ChunkUses, Pair, Plane, Rotation, RowView, UsesOfChunk};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use std::ops::Range;
 use uses::{BOTH, Use, Uses};
 
-/// Rows whose sums are joined before those of others, and that share a random stream.
-pub const ROW_CHUNK: usize = 64;
+pub use uses::ROW_CHUNK;
 
 /// Rotations that are weighed against each other, no rotation among them.
-pub const CANDIDATES: usize = 6;
+pub const CANDIDATES: usize = 12;
 
 /// How far rotations go: see [`Rotation::draw`]. One is chosen for each pair.
 const SCALES: [f64; 3] = [1.0, 0.2, 0.04];
@@ -103,13 +102,6 @@ fn apply<R: Real>(state: &mut State<R>, projections: &mut Projections<R>, [j, l]
     }
 }
 
-/// What the rows of a chunk use together under one rotation: probabilities, and the logarithm of what they were divided by.
-#[derive(Clone, Copy, Default)]
-struct ChunkUses {
-    uses: Uses,
-    ln_total: f64,
-}
-
 /// One pair on its way.
 struct Turning<'a, R> {
     state: &'a State<R>,
@@ -150,7 +142,7 @@ impl<'a, R: Real> Turning<'a, R> {
         let n_chunks = self.state.loadings.n_rows().div_ceil(ROW_CHUNK);
         let own = part_of(n_chunks, comm.rank(), comm.size());
         let views = self.views(&own);
-        let chunks = gathered(self.chunk_uses(&views, &own, &rotations), comm);
+        let chunks = gathered(self.chunk_uses(&views, &rotations), comm);
         let of_rotation = |at: usize| chunks.iter().skip(at).step_by(CANDIDATES);
         let ln_evidences: Vec<f64> = (0..CANDIDATES).map(|at| ln_evidence(of_rotation(at))).collect();
         if ln_evidences[0] == f64::NEG_INFINITY {
@@ -192,34 +184,15 @@ impl<'a, R: Real> Turning<'a, R> {
     }
 
     /// What each chunk uses under each rotation, rotations of a chunk side by side.
-    fn chunk_uses(&self, views: &[RowView], own: &Range<usize>, rotations: &[Rotation]) -> Vec<ChunkUses> {
+    fn chunk_uses(&self, views: &[RowView], rotations: &[Rotation]) -> Vec<ChunkUses> {
         let planes: Vec<Plane> = rotations.iter().map(|&rotation| self.pair.plane(rotation, self.gram)).collect();
-        let mut chunks = vec![ChunkUses::default(); own.len() * rotations.len()];
+        let n_chunks = views.len().div_ceil(ROW_CHUNK);
+        let mut chunks = vec![ChunkUses::default(); n_chunks * rotations.len()];
         let work = chunks.chunks_exact_mut(rotations.len()).zip(views.chunks(ROW_CHUNK));
-        share(
-            work,
-            || (),
-            |(), (places, views)| {
-                for (place, (plane, &rotation)) in places.iter_mut().zip(planes.iter().zip(rotations)) {
-                    let mut ln_total = 0.0;
-                    let parts = views.iter().map(|view| {
-                        let (uses, most) = self.plane_of(view, plane, rotation).weights(view);
-                        ln_total += most;
-                        uses
-                    });
-                    let uses = uses::all_joined(parts);
-                    let total: f64 = uses.iter().sum();
-                    *place = ChunkUses { uses: uses.map(|x| x / total), ln_total: ln_total + total.ln() };
-                }
-            },
-        );
+        share(work, pulp::Arch::new, |arch, (places, rows)| {
+            arch.dispatch(UsesOfChunk { chunk: Chunk { pair: &self.pair, rows }, planes: &planes, places });
+        });
         chunks
-    }
-
-    /// The plane as a row sees it: its own where it has holes.
-    #[inline(always)]
-    fn plane_of(&self, view: &RowView, plane: &Plane, rotation: Rotation) -> Plane {
-        view.own_gram.map_or(*plane, |gram| self.pair.plane(rotation, gram))
     }
 
     /// Draws what every row of some chunks uses and its weights, given what each chunk uses.
@@ -236,13 +209,15 @@ impl<'a, R: Real> Turning<'a, R> {
         share(
             work,
             || (),
-            |(), ((places, views), chunk)| {
+            |(), ((places, rows), chunk)| {
                 let mut stream = self.streams.stream(Purpose::PairRotation, self.part, 1 + chunk as u64);
-                let parts: Vec<Uses> =
-                    views.iter().map(|view| self.plane_of(view, &plane, rotation).weights(view).0).collect();
-                let uses = uses::draw(&parts, uses[chunk], &mut stream);
-                for ((place, view), using) in places.iter_mut().zip(views).zip(uses) {
-                    *place = self.plane_of(view, &plane, rotation).draw_weights(view, using, &mut stream);
+                let (by_use, _) = Chunk { pair: &self.pair, rows }.weights(&plane);
+                let parts: Vec<Uses> = (0..rows.len()).map(|at| by_use.each_ref().map(|weights| weights[at])).collect();
+                for ((place, row), using) in
+                    places.iter_mut().zip(rows).zip(uses::draw(&parts, uses[chunk], &mut stream))
+                {
+                    let own = row.own_gram.map(|gram| self.pair.plane(rotation, gram));
+                    *place = own.as_ref().unwrap_or(&plane).draw_weights(row, using, &mut stream);
                 }
             },
         );

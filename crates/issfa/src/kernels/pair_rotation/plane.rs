@@ -1,8 +1,10 @@
 //! One row and the plane of two features: what each use of the pair weighs, its weights integrated out \[M16\].
 
-use super::uses::{Use, Uses};
+use super::uses::{ChunkWeights, ROW_CHUNK, Use, Uses, rows_joined};
 use crate::model::NormalPrior;
 use crate::model::simulate::normal;
+use crate::numeric::lanes::exp_of_negative;
+use pulp::{Simd, WithSimd};
 
 /// A rotation of the plane: the first feature becomes `cos first + sin second`, the second `cos second - sin first`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,14 +128,6 @@ impl Plane {
         [0.0, first + self.halves[0] * x * x, second + self.halves[1] * y * y, mixed + both]
     }
 
-    /// The weights over the largest of them, and its logarithm.
-    #[inline(always)]
-    pub fn weights(&self, row: &RowView) -> (Uses, f64) {
-        let ln = self.ln_weights(row);
-        let most = ln[0].max(ln[1]).max(ln[2].max(ln[3]));
-        (ln.map(|x| (x - most).exp()), most)
-    }
-
     /// Draws the weights of the features that are used.
     pub fn draw_weights(&self, row: &RowView, using: Use, stream: &mut impl rand::Rng) -> [Option<f64>; 2] {
         let ([x, y], [p, r, q]) = (self.pull(row), self.precision);
@@ -146,6 +140,77 @@ impl Plane {
                 let second = draw((p * y - r * x) / self.determinant, self.determinant / p);
                 [Some(draw((x - r * second) / p, p)), Some(second)]
             }
+        }
+    }
+}
+
+/// What the rows of a chunk use together under one rotation: probabilities, and the logarithm of what they were divided by.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChunkUses {
+    /// By use; they add up to 1.
+    pub uses: Uses,
+    /// The logarithm of the sum over all that the rows might use.
+    pub ln_total: f64,
+}
+
+/// The rows of a chunk (at most [`ROW_CHUNK`]) under several rotations.
+#[derive(Clone, Copy)]
+pub struct Chunk<'a> {
+    /// The pair.
+    pub pair: &'a Pair,
+    /// Its rows.
+    pub rows: &'a [RowView],
+}
+
+impl Chunk<'_> {
+    /// The weights of what each row uses over the largest of the row, and the sum of the logarithms of those.
+    #[inline(always)]
+    pub fn weights(&self, plane: &Plane) -> (ChunkWeights, f64) {
+        let mut views = [RowView::default(); ROW_CHUNK];
+        views[..self.rows.len()].copy_from_slice(self.rows);
+        let mut weights = [[0.0; ROW_CHUNK]; 4];
+        for (at, view) in views.iter().enumerate() {
+            let of_row = plane.ln_weights(view);
+            (0..4).for_each(|using| weights[using][at] = of_row[using]);
+        }
+        for (at, view) in self.rows.iter().enumerate() {
+            if let Some(gram) = view.own_gram {
+                let of_row = self.pair.plane(plane.rotation, gram).ln_weights(view);
+                (0..4).for_each(|using| weights[using][at] = of_row[using]);
+            }
+        }
+        let mut most = [0.0; ROW_CHUNK];
+        for at in 0..ROW_CHUNK {
+            most[at] = weights[0][at].max(weights[1][at]).max(weights[2][at].max(weights[3][at]));
+            (0..4).for_each(|using| weights[using][at] = exp_of_negative(weights[using][at] - most[at]));
+        }
+        for at in self.rows.len()..ROW_CHUNK {
+            (0..4).for_each(|using| weights[using][at] = if using == 0 { 1.0 } else { 0.0 });
+        }
+        (weights, most[..self.rows.len()].iter().sum())
+    }
+}
+
+/// [`ChunkUses`] for each of some planes.
+pub struct UsesOfChunk<'a> {
+    /// The rows.
+    pub chunk: Chunk<'a>,
+    /// The plane after each rotation.
+    pub planes: &'a [Plane],
+    /// Where the answers go.
+    pub places: &'a mut [ChunkUses],
+}
+
+impl WithSimd for UsesOfChunk<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (place, plane) in self.places.iter_mut().zip(self.planes) {
+            let (mut weights, ln_most) = self.chunk.weights(plane);
+            let uses = rows_joined(&mut weights);
+            let total: f64 = uses.iter().sum();
+            *place = ChunkUses { uses: uses.map(|x| x / total), ln_total: ln_most + total.ln() };
         }
     }
 }

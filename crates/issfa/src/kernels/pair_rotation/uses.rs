@@ -28,6 +28,27 @@ pub fn joined(a: &Uses, b: &Uses) -> Uses {
     ]
 }
 
+/// Rows whose sums are joined before those of others, and that share a random stream.
+pub const ROW_CHUNK: usize = 64;
+
+/// The weights of the rows of a chunk, use by use; rows that are not there use nothing.
+pub type ChunkWeights = [[f64; ROW_CHUNK]; 4];
+
+/// The weights of what the rows of a chunk use together: halves are joined row by row until one is left.
+#[inline(always)]
+pub fn rows_joined(rows: &mut ChunkWeights) -> Uses {
+    let mut n = ROW_CHUNK;
+    while n > 1 {
+        n /= 2;
+        for row in 0..n {
+            let [a, b] = [row, row + n].map(|at| rows.each_ref().map(|weights| weights[at]));
+            let both = joined(&a, &b);
+            (0..4).for_each(|using| rows[using][row] = both[using]);
+        }
+    }
+    rows.map(|weights| weights[0])
+}
+
 /// The weights of what all parts use together.
 pub fn all_joined(parts: impl DoubleEndedIterator<Item = Uses>) -> Uses {
     parts.rev().fold(NOTHING, |later, part| joined(&part, &later))
@@ -95,6 +116,11 @@ mod tests {
             let slow: f64 = all_ways(&parts).iter().filter(|way| way.2 == together).map(|way| way.1).sum();
             assert!((found / slow - 1.0).abs() < 1e-12, "{together}: {found} {slow}");
         }
+        let mut rows = [[1.0; ROW_CHUNK], [0.0; ROW_CHUNK], [0.0; ROW_CHUNK], [0.0; ROW_CHUNK]];
+        for (at, part) in parts.iter().enumerate() {
+            (0..4).for_each(|using| rows[using][17 * at] = part[using]);
+        }
+        found.iter().zip(rows_joined(&mut rows)).for_each(|(x, y)| assert!((x / y - 1.0).abs() < 1e-12));
         // In chunks, too.
         let chunks = parts.chunks(2).map(|chunk| all_joined(chunk.iter().copied()));
         let by_chunks = all_joined(chunks.collect::<Vec<_>>().into_iter());
