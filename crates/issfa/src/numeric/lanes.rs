@@ -63,7 +63,7 @@ pub fn exp_of_negative(x: f64) -> f64 {
     const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
     /// ln 2 in two parts, the first with zeros at its end.
     const LN_2: [f64; 2] = [6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10];
-    let x = x.max(-700.0);
+    let x = if x < -700.0 { -700.0 } else { x };
     let shifted = x * std::f64::consts::LOG2_E + MAGIC;
     let power = shifted - MAGIC;
     let rest = x - power * LN_2[0] - power * LN_2[1];

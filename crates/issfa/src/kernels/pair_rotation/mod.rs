@@ -16,7 +16,7 @@ use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Stream, Streams};
 use crate::spectral::Projections;
-use plane::{Chunk, ChunkUses, Pair, Plane, Rotation, RowView, UsesOfChunk};
+use plane::{ChunkUses, ChunkView, Pair, Plane, Rotation, RowView, UsesOfChunk};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use std::ops::Range;
@@ -151,23 +151,23 @@ impl<'a, R: Real> Turning<'a, R> {
         let chosen = draw_candidate(&ln_evidences, &mut self.stream);
         let chunk_uses: Vec<Uses> = of_rotation(chosen).map(|chunk| chunk.uses).collect();
         let uses = uses::draw(&chunk_uses, BOTH, &mut self.stream);
-        let weights = self.draw_rows(&views, &own, rotations[chosen], &uses);
+        let weights = self.draw_rows(&views, own.start, rotations[chosen], &uses);
         Some(Turned { rotation: rotations[chosen], weights: handed_round(weights, self.state.loadings.n_rows(), comm) })
     }
 
-    /// The rows of some chunks as the pair sees them.
-    fn views(&self, chunks: &Range<usize>) -> Vec<RowView> {
+    /// Some chunks of rows as the pair sees them.
+    fn views(&self, chunks: &Range<usize>) -> Vec<ChunkView> {
         let n_rows = self.state.loadings.n_rows();
-        let mut views = vec![RowView::default(); rows_of(chunks, n_rows).len()];
+        let mut views: Vec<Option<ChunkView>> = vec![None; chunks.len()];
         share(
-            views.chunks_mut(ROW_CHUNK).zip(chunks.clone()),
+            views.iter_mut().zip(chunks.clone()),
             || (),
-            |(), (views, chunk)| {
-                let first = chunk * ROW_CHUNK;
-                views.iter_mut().enumerate().for_each(|(at, view)| *view = self.view(first + at));
+            |(), (view, chunk)| {
+                let rows = rows_of(&(chunk..chunk + 1), n_rows);
+                *view = Some(ChunkView::new(rows.map(|row| self.view(row))));
             },
         );
-        views
+        views.into_iter().flatten().collect()
     }
 
     fn view(&self, row: usize) -> RowView {
@@ -184,44 +184,30 @@ impl<'a, R: Real> Turning<'a, R> {
     }
 
     /// What each chunk uses under each rotation, rotations of a chunk side by side.
-    fn chunk_uses(&self, views: &[RowView], rotations: &[Rotation]) -> Vec<ChunkUses> {
+    fn chunk_uses(&self, views: &[ChunkView], rotations: &[Rotation]) -> Vec<ChunkUses> {
         let planes: Vec<Plane> = rotations.iter().map(|&rotation| self.pair.plane(rotation, self.gram)).collect();
-        let n_chunks = views.len().div_ceil(ROW_CHUNK);
-        let mut chunks = vec![ChunkUses::default(); n_chunks * rotations.len()];
-        let work = chunks.chunks_exact_mut(rotations.len()).zip(views.chunks(ROW_CHUNK));
+        let mut chunks = vec![ChunkUses::default(); views.len() * rotations.len()];
+        let work = chunks.chunks_exact_mut(rotations.len()).zip(views);
         share(work, pulp::Arch::new, |arch, (places, rows)| {
-            arch.dispatch(UsesOfChunk { chunk: Chunk { pair: &self.pair, rows }, planes: &planes, places });
+            arch.dispatch(UsesOfChunk { pair: &self.pair, rows, planes: &planes, places });
         });
         chunks
     }
 
     /// Draws what every row of some chunks uses and its weights, given what each chunk uses.
-    fn draw_rows(
-        &self,
-        views: &[RowView],
-        own: &Range<usize>,
-        rotation: Rotation,
-        uses: &[Use],
-    ) -> Vec<[Option<f64>; 2]> {
+    fn draw_rows(&self, views: &[ChunkView], first: usize, rotation: Rotation, uses: &[Use]) -> Vec<[Option<f64>; 2]> {
         let plane = self.pair.plane(rotation, self.gram);
-        let mut weights = vec![[None; 2]; views.len()];
-        let work = weights.chunks_mut(ROW_CHUNK).zip(views.chunks(ROW_CHUNK)).zip(own.clone());
+        let mut weights = vec![Vec::new(); views.len()];
         share(
-            work,
+            weights.iter_mut().zip(views).enumerate(),
             || (),
-            |(), ((places, rows), chunk)| {
+            |(), (at, (weights, rows))| {
+                let chunk = first + at;
                 let mut stream = self.streams.stream(Purpose::PairRotation, self.part, 1 + chunk as u64);
-                let (by_use, _) = Chunk { pair: &self.pair, rows }.weights(&plane);
-                let parts: Vec<Uses> = (0..rows.len()).map(|at| by_use.each_ref().map(|weights| weights[at])).collect();
-                for ((place, row), using) in
-                    places.iter_mut().zip(rows).zip(uses::draw(&parts, uses[chunk], &mut stream))
-                {
-                    let own = row.own_gram.map(|gram| self.pair.plane(rotation, gram));
-                    *place = own.as_ref().unwrap_or(&plane).draw_weights(row, using, &mut stream);
-                }
+                *weights = self.pair.draw_chunk(&plane, rows, uses[chunk], &mut stream);
             },
         );
-        weights
+        weights.concat()
     }
 }
 

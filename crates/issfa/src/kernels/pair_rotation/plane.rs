@@ -1,9 +1,10 @@
 //! One row and the plane of two features: what each use of the pair weighs, its weights integrated out \[M16\].
 
-use super::uses::{ChunkWeights, ROW_CHUNK, Use, Uses, rows_joined};
+use super::uses::{self, ChunkWeights, ROW_CHUNK, Use, Uses, rows_joined};
 use crate::model::NormalPrior;
 use crate::model::simulate::normal;
 use crate::numeric::lanes::exp_of_negative;
+use crate::rng::Stream;
 use pulp::{Simd, WithSimd};
 
 /// A rotation of the plane: the first feature becomes `cos first + sin second`, the second `cos second - sin first`.
@@ -71,6 +72,30 @@ pub struct RowView {
     pub own_gram: Option<[f64; 3]>,
 }
 
+/// The rows of a chunk as the pair sees them.
+#[derive(Clone, Debug)]
+pub struct ChunkView {
+    /// How many rows there are.
+    pub n_rows: usize,
+    /// Their [`RowView::inner`], feature by feature.
+    pub inner: [[f64; ROW_CHUNK]; 2],
+    /// Rows with holes and their [`RowView::own_gram`].
+    pub own_grams: Vec<(usize, [f64; 3])>,
+}
+
+impl ChunkView {
+    /// Of some rows.
+    pub fn new(rows: impl Iterator<Item = RowView>) -> ChunkView {
+        let mut view = ChunkView { n_rows: 0, inner: [[0.0; ROW_CHUNK]; 2], own_grams: Vec::new() };
+        for (at, row) in rows.enumerate() {
+            (view.inner[0][at], view.inner[1][at]) = (row.inner[0], row.inner[1]);
+            view.own_grams.extend(row.own_gram.map(|gram| (at, gram)));
+            view.n_rows = at + 1;
+        }
+        view
+    }
+}
+
 /// The pair in a rotated plane, ready for rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Plane {
@@ -84,6 +109,8 @@ pub struct Plane {
     /// Log weights of the uses at b = 0, and what multiplies `b_1^2` or `b_2^2` where one is active.
     constants: Uses,
     halves: [f64; 2],
+    /// What multiplies `b_1^2`, `b_1 b_2` and `b_2^2` where both are.
+    both: [f64; 3],
 }
 
 impl Pair {
@@ -108,29 +135,30 @@ impl Pair {
             determinant,
             constants: [0.0, ones[0], ones[1], both],
             halves: [0.5 / precision[0], 0.5 / precision[2]],
+            both: [0.5 * precision[2], -precision[1], 0.5 * precision[0]].map(|x| x / determinant),
         }
     }
 }
 
 impl Plane {
     #[inline(always)]
-    fn pull(&self, row: &RowView) -> [f64; 2] {
-        let [x, y] = self.rotation.inner(row.inner);
+    fn pull(&self, inner: [f64; 2]) -> [f64; 2] {
+        let [x, y] = self.rotation.inner(inner);
         [self.slope * x + self.offset[0], self.slope * y + self.offset[1]]
     }
 
     /// The log weight of each use of the pair by a row, relative to neither.
     #[inline(always)]
-    pub fn ln_weights(&self, row: &RowView) -> Uses {
-        let ([x, y], [p, r, q]) = (self.pull(row), self.precision);
-        let both = 0.5 * (q * x * x - 2.0 * r * x * y + p * y * y) / self.determinant;
+    pub fn ln_weights(&self, inner: [f64; 2]) -> Uses {
+        let ([x, y], [a, b, c]) = (self.pull(inner), self.both);
         let [_, first, second, mixed] = self.constants;
+        let both = a * x * x + b * x * y + c * y * y;
         [0.0, first + self.halves[0] * x * x, second + self.halves[1] * y * y, mixed + both]
     }
 
     /// Draws the weights of the features that are used.
-    pub fn draw_weights(&self, row: &RowView, using: Use, stream: &mut impl rand::Rng) -> [Option<f64>; 2] {
-        let ([x, y], [p, r, q]) = (self.pull(row), self.precision);
+    pub fn draw_weights(&self, inner: [f64; 2], using: Use, stream: &mut impl rand::Rng) -> [Option<f64>; 2] {
+        let ([x, y], [p, r, q]) = (self.pull(inner), self.precision);
         let mut draw = |mean: f64, precision: f64| mean + normal(stream) / precision.sqrt();
         match using {
             0 => [None, None],
@@ -153,48 +181,61 @@ pub struct ChunkUses {
     pub ln_total: f64,
 }
 
-/// The rows of a chunk (at most [`ROW_CHUNK`]) under several rotations.
-#[derive(Clone, Copy)]
-pub struct Chunk<'a> {
-    /// The pair.
-    pub pair: &'a Pair,
-    /// Its rows.
-    pub rows: &'a [RowView],
-}
-
-impl Chunk<'_> {
-    /// The weights of what each row uses over the largest of the row, and the sum of the logarithms of those.
+impl Pair {
+    /// The weights of what each row of a chunk uses over the largest of the row, and the sum of the logarithms of those.
     #[inline(always)]
-    pub fn weights(&self, plane: &Plane) -> (ChunkWeights, f64) {
-        let mut views = [RowView::default(); ROW_CHUNK];
-        views[..self.rows.len()].copy_from_slice(self.rows);
-        let mut weights = [[0.0; ROW_CHUNK]; 4];
-        for (at, view) in views.iter().enumerate() {
-            let of_row = plane.ln_weights(view);
-            (0..4).for_each(|using| weights[using][at] = of_row[using]);
-        }
-        for (at, view) in self.rows.iter().enumerate() {
-            if let Some(gram) = view.own_gram {
-                let of_row = self.pair.plane(plane.rotation, gram).ln_weights(view);
-                (0..4).for_each(|using| weights[using][at] = of_row[using]);
-            }
-        }
-        let mut most = [0.0; ROW_CHUNK];
+    pub fn weights(&self, plane: &Plane, rows: &ChunkView) -> (ChunkWeights, f64) {
+        let [mut neither, mut first, mut second, mut both] = [[0.0; ROW_CHUNK]; 4];
         for at in 0..ROW_CHUNK {
-            most[at] = weights[0][at].max(weights[1][at]).max(weights[2][at].max(weights[3][at]));
-            (0..4).for_each(|using| weights[using][at] = exp_of_negative(weights[using][at] - most[at]));
+            [_, first[at], second[at], both[at]] = plane.ln_weights([rows.inner[0][at], rows.inner[1][at]]);
         }
-        for at in self.rows.len()..ROW_CHUNK {
-            (0..4).for_each(|using| weights[using][at] = if using == 0 { 1.0 } else { 0.0 });
+        for &(at, gram) in &rows.own_grams {
+            let own = self.plane(plane.rotation, gram);
+            [_, first[at], second[at], both[at]] = own.ln_weights([rows.inner[0][at], rows.inner[1][at]]);
         }
-        (weights, most[..self.rows.len()].iter().sum())
+        let larger = |x: f64, y: f64| if x > y { x } else { y };
+        let mut ln_most = 0.0;
+        for at in 0..ROW_CHUNK {
+            let most = larger(larger(first[at], second[at]), larger(both[at], 0.0));
+            (first[at], second[at], both[at]) = (first[at] - most, second[at] - most, both[at] - most);
+            neither[at] = -most;
+        }
+        neither[..rows.n_rows].iter().for_each(|x| ln_most -= x);
+        for weights in [&mut neither, &mut first, &mut second, &mut both] {
+            weights.iter_mut().for_each(|x| *x = exp_of_negative(*x));
+        }
+        neither[rows.n_rows..].fill(1.0);
+        [&mut first, &mut second, &mut both].into_iter().for_each(|weights| weights[rows.n_rows..].fill(0.0));
+        ([neither, first, second, both], ln_most)
+    }
+
+    /// Draws what each row of a chunk uses and its weights, given what they use together.
+    pub fn draw_chunk(
+        &self,
+        plane: &Plane,
+        rows: &ChunkView,
+        together: Use,
+        stream: &mut Stream,
+    ) -> Vec<[Option<f64>; 2]> {
+        let (weights, _) = self.weights(plane, rows);
+        let parts: Vec<Uses> = (0..rows.n_rows).map(|at| weights.each_ref().map(|of_use| of_use[at])).collect();
+        let uses = uses::draw(&parts, together, stream);
+        let mut own = rows.own_grams.iter().peekable();
+        let mut draw = |(at, using): (usize, Use)| {
+            let gram = own.next_if(|(row, _)| *row == at);
+            let own = gram.map(|(_, gram)| self.plane(plane.rotation, *gram));
+            own.as_ref().unwrap_or(plane).draw_weights([rows.inner[0][at], rows.inner[1][at]], using, stream)
+        };
+        uses.into_iter().enumerate().map(&mut draw).collect()
     }
 }
 
 /// [`ChunkUses`] for each of some planes.
 pub struct UsesOfChunk<'a> {
+    /// The pair.
+    pub pair: &'a Pair,
     /// The rows.
-    pub chunk: Chunk<'a>,
+    pub rows: &'a ChunkView,
     /// The plane after each rotation.
     pub planes: &'a [Plane],
     /// Where the answers go.
@@ -207,8 +248,8 @@ impl WithSimd for UsesOfChunk<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         for (place, plane) in self.places.iter_mut().zip(self.planes) {
-            let (mut weights, ln_most) = self.chunk.weights(plane);
-            let uses = rows_joined(&mut weights);
+            let (weights, ln_most) = self.pair.weights(plane, self.rows);
+            let uses = rows_joined(&weights);
             let total: f64 = uses.iter().sum();
             *place = ChunkUses { uses: uses.map(|x| x / total), ln_total: ln_most + total.ln() };
         }
