@@ -25,15 +25,16 @@ use uses::{BOTH, Use, Uses};
 pub use uses::ROW_CHUNK;
 
 /// Rotations that are weighed against each other, no rotation among them.
-pub const CANDIDATES: usize = 12;
+pub const CANDIDATES: usize = 8;
 
-/// How far rotations go: see [`Rotation::draw`]. One is chosen for each pair.
-const SCALES: [f64; 3] = [1.0, 0.2, 0.04];
+/// How far rotations go: see [`Rotation::draw`].
+const SCALE: f64 = 0.2;
 
 /// Products of a pass over the data that take as long as one row of one pair.
-const PRODUCTS_PER_ROW: f64 = 2500.0;
-/// Pairs may take this share of a pass, and each feature gets its turn in any case.
+const PRODUCTS_PER_ROW: f64 = 1600.0;
+/// Pairs may take this share of a pass, but there are at least so many of them where there are features enough.
 const SHARE_OF_A_PASS: f64 = 0.1;
+const FEWEST_PAIRS: usize = 32;
 
 /// Log odds beyond this are as good as infinite, but can be added and taken off.
 const MOST_LN_ODDS: f64 = 700.0;
@@ -44,7 +45,7 @@ const LEAST: f64 = 1e-200;
 /// Pairs in a sweep. It depends on nothing that the kernel changes, and not on the machine.
 pub fn n_pairs(n_features: usize, n_columns: usize) -> usize {
     let share = SHARE_OF_A_PASS * n_features as f64 * n_columns as f64 / PRODUCTS_PER_ROW;
-    (share as usize).max(n_features / 2).min(n_features * n_features.saturating_sub(1) / 2)
+    (share as usize).max(FEWEST_PAIRS).min(n_features * n_features.saturating_sub(1) / 2)
 }
 
 /// Turns as many pairs as [`n_pairs`] says, one after the other.
@@ -61,7 +62,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
         let turned = Turning::new(state, projections, pair, &turn.streams, number as u32 + 1).run(model.comm.as_ref());
         info.proposed += 1;
         if let Some(turned) = turned {
-            info.accepted += u32::from(turned.rotation != Rotation::IDENTITY);
+            info.accepted += 1;
             apply(state, projections, pair, turned);
         }
     }
@@ -92,13 +93,11 @@ fn apply<R: Real>(state: &mut State<R>, projections: &mut Projections<R>, [j, l]
     state.loadings.set_pair([j, l], turned.weights.into_iter());
     projections.loadings_changed();
     let rotation = turned.rotation;
-    if rotation != Rotation::IDENTITY {
-        state.features.combine(j, l, rotation.combination());
-        projections.combine(j, l, rotation.combination());
-        if rotation.sin.abs() > rotation.cos.abs() {
-            // Each has become more like the other: names go with what is seen.
-            state.feature_ids.swap(j, l);
-        }
+    state.features.combine(j, l, rotation.combination());
+    projections.combine(j, l, rotation.combination());
+    if rotation.sin.abs() > rotation.cos.abs() {
+        // Each has become more like the other: names go with what is seen.
+        state.feature_ids.swap(j, l);
     }
 }
 
@@ -136,7 +135,7 @@ impl<'a, R: Real> Turning<'a, R> {
         Turning { state, projections, features, pair, gram, streams, part, stream }
     }
 
-    /// Draws a rotation and what follows; `None` where numbers do not reach so far.
+    /// Draws a rotation and what follows; `None` where all stays as it is, or where numbers do not reach so far.
     fn run(mut self, comm: &dyn Comm) -> Option<Turned> {
         let rotations = draw_candidates(&mut self.stream);
         let n_chunks = self.state.loadings.n_rows().div_ceil(ROW_CHUNK);
@@ -145,10 +144,11 @@ impl<'a, R: Real> Turning<'a, R> {
         let chunks = gathered(self.chunk_uses(&views, &rotations), comm);
         let of_rotation = |at: usize| chunks.iter().skip(at).step_by(CANDIDATES);
         let ln_evidences: Vec<f64> = (0..CANDIDATES).map(|at| ln_evidence(of_rotation(at))).collect();
-        if ln_evidences[0] == f64::NEG_INFINITY {
+        let chosen =
+            if ln_evidences[0] > f64::NEG_INFINITY { draw_candidate(&ln_evidences, &mut self.stream) } else { 0 };
+        if chosen == 0 {
             return None;
         }
-        let chosen = draw_candidate(&ln_evidences, &mut self.stream);
         let chunk_uses: Vec<Uses> = of_rotation(chosen).map(|chunk| chunk.uses).collect();
         let uses = uses::draw(&chunk_uses, BOTH, &mut self.stream);
         let weights = self.draw_rows(&views, own.start, rotations[chosen], &uses);
@@ -224,10 +224,9 @@ fn of_pair(gram: &[f64], k: usize, [j, l]: [usize; 2]) -> [f64; 3] {
 /// No rotation, and others about a common one: any of them might have been the first, so that drawing one by its evidence
 /// leaves the posterior alone.
 fn draw_candidates(stream: &mut Stream) -> Vec<Rotation> {
-    let scale = SCALES[stream.random_range(0..SCALES.len())];
-    let centre = Rotation::draw(scale, stream);
+    let centre = Rotation::draw(SCALE, stream);
     let mut rotations = vec![Rotation::IDENTITY];
-    rotations.extend((1..CANDIDATES).map(|_| centre.then(Rotation::draw(scale, stream))));
+    rotations.extend((1..CANDIDATES).map(|_| centre.then(Rotation::draw(SCALE, stream))));
     rotations
 }
 
