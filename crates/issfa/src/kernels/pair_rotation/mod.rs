@@ -231,7 +231,7 @@ fn draw_candidates(stream: &mut Stream) -> Vec<Rotation> {
 }
 
 /// The log evidence of all rows, with both features used at least once.
-fn ln_evidence<'a>(chunks: impl DoubleEndedIterator<Item = &'a ChunkUses> + Clone) -> f64 {
+pub fn ln_evidence<'a>(chunks: impl DoubleEndedIterator<Item = &'a ChunkUses> + Clone) -> f64 {
     let both = uses::all_joined(chunks.clone().map(|chunk| chunk.uses))[BOTH];
     let ln_total: f64 = chunks.map(|chunk| chunk.ln_total).sum();
     if both > LEAST { ln_total + both.ln() } else { f64::NEG_INFINITY }
