@@ -134,6 +134,16 @@ mod tests {
     }
 
     #[test]
+    fn a_third_of_burn_in_is_for_settling() {
+        let schedule = Schedule { seed: 0, chain: 1, sweeps: 100, burn_in: 9, thin: 4, kernels: vec![] };
+        let phases: Vec<Phase> = (1..=10).map(|sweep| schedule.phase(sweep)).collect();
+        assert_eq!(phases[..6], [Phase::BurnIn; 6]);
+        assert_eq!(phases[6..9], [Phase::Settling; 3]);
+        assert_eq!(phases[9], Phase::Sampling);
+        assert_eq!(Schedule { burn_in: 0, ..schedule }.phase(1), Phase::Sampling);
+    }
+
+    #[test]
     fn features_that_leave_more_than_there_was_are_refused() {
         use crate::model::Priors;
         use crate::spectral::SpectralData;

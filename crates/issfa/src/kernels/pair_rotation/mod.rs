@@ -8,7 +8,7 @@
 pub mod plane;
 pub mod uses;
 
-use super::{Info, Turn, refresh};
+use super::{Info, Phase, Turn, refresh};
 use crate::comm::{Comm, all_gather_values, part_of};
 use crate::model::{Model, NormalPrior, State, ibp};
 use crate::numeric::bytes::Element;
@@ -42,6 +42,9 @@ const MOST_LN_ODDS: f64 = 700.0;
 /// Where both features are used less likely than this, a rotation is out of the question.
 const LEAST: f64 = 1e-200;
 
+/// During burn-in there are so many times as many pairs.
+const BURN_IN_TIMES: usize = 2;
+
 /// Pairs in a sweep. It depends on nothing that the kernel changes, and not on the machine.
 pub fn n_pairs(n_features: usize, n_columns: usize) -> usize {
     let share = SHARE_OF_A_PASS * n_features as f64 * n_columns as f64 / PRODUCTS_PER_ROW;
@@ -50,9 +53,12 @@ pub fn n_pairs(n_features: usize, n_columns: usize) -> usize {
 
 /// Turns as many pairs as [`n_pairs`] says, one after the other.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn) -> Info {
-    let n_pairs = n_pairs(state.n_features(), model.data.n_modes());
+    let mut n_pairs = n_pairs(state.n_features(), model.data.n_modes());
     if n_pairs == 0 {
         return Info::default();
+    }
+    if turn.phase != Phase::Sampling {
+        n_pairs *= BURN_IN_TIMES;
     }
     if !projections.features_are_fresh() {
         refresh(model, state, projections);
