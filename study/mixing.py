@@ -13,8 +13,8 @@ FOLLOW = "target/release/examples/follow_truth"
 # features one of at most 0.68 / sqrt(2) = 0.48 with either.
 BAR = 0.5
 
-KERNELS = ["features", "noise", "shared_activations", "tidy_up", "unique_features", "theta", "rescale", "ibp_strength",
-           "ibp_repulsion", "weight_means", "weight_precisions"]
+KERNELS = ["features", "noise", "shared_activations", "pair_rotation", "tidy_up", "unique_features", "theta", "rescale", "sign_flip",
+           "ibp_strength", "ibp_repulsion", "weight_means", "weight_precisions"]
 
 
 def settings(sweeps, seed, burn_in=0, without=(), birth_rounds=8, one_by_one=False, preset=None):

@@ -48,6 +48,10 @@ pub enum Purpose {
     MissingCells = 24,
     /// What was not observed of rows whose unique features may change.
     MissingRows = 25,
+    /// Which pairs of features are turned (part 0), then, by pair, how (index 0) and what becomes of each chunk of rows.
+    PairRotation = 26,
+    /// Which features change their sign.
+    SignFlip = 27,
     /// Rows that were not part of the fit, by row.
     NewRows = 30,
     /// Which cells are hidden for a test.

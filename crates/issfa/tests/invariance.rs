@@ -109,7 +109,9 @@ fn masks_and_missing_cells() {
         let never = Tiny { joint_every: u64::MAX, ..tiny.clone() };
         cases.push((name, always, Subject::Kernels(vec![Kernel::Features, Kernel::Theta])));
         cases.push((name, never, Subject::Kernels(vec![Kernel::Features, Kernel::Theta])));
-        for kernel in [Kernel::Features, Kernel::Noise, Kernel::SharedActivations, Kernel::UniqueFeatures] {
+        for kernel in
+            [Kernel::Features, Kernel::Noise, Kernel::SharedActivations, Kernel::PairRotation, Kernel::UniqueFeatures]
+        {
             let subject =
                 if kernel == Kernel::Noise { Subject::Kernels(vec![Kernel::Features, kernel]) } else { alone(kernel) };
             cases.push((name, tiny.clone(), subject));
@@ -120,6 +122,14 @@ fn masks_and_missing_cells() {
         (format!("{name}: {}", subject.name()), run(&tiny, &subject, 501 + seed as u64, repeats()))
     };
     check(&cases.into_iter().enumerate().map(one).collect::<Vec<_>>());
+}
+
+/// Rows in two chunks, features that many of them use and features that one does.
+#[test]
+fn pairs_in_more_rows_than_a_chunk_holds() {
+    let tiny = Tiny { n_rows: 67, applications: 1, ..Tiny::default() };
+    let subject = Subject::Kernels(vec![Kernel::PairRotation]);
+    check(&[(subject.name(), run(&tiny, &subject, 601, repeats() / 5))]);
 }
 
 #[test]

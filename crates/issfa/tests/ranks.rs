@@ -221,13 +221,14 @@ fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>) -> (f64, Size) {
     let mut schedule = prepared.about.schedule(1);
     schedule.burn_in = 0;
     let mut chain = Chain::new(prepared.initial_state(1).unwrap(), 1);
-    let (mut k, mut active, mut proposals) = (0, 0, 0);
+    let (mut k, mut active, mut proposals, mut turned) = (0, 0, 0, 0);
     let before = comm.traffic().n_bytes;
     for _ in 0..SWEEPS {
         k += chain.state.n_features();
         let info = chain.step(&prepared.model, &schedule).unwrap();
         active += chain.state.loadings.n_active();
         proposals += info.of(Kernel::UniqueFeatures).proposed as usize;
+        turned += info.of(Kernel::PairRotation).accepted as usize;
     }
     // The ranks also compare their states.
     let n_bytes = (comm.traffic().n_bytes - before) as f64 / SWEEPS as f64 + 9.0;
@@ -241,6 +242,7 @@ fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>) -> (f64, Size) {
         n_features: (k as f64 / SWEEPS as f64).round() as usize,
         active_per_row: active as f64 / (SWEEPS * n_rows) as f64,
         proposals: proposals as f64 / SWEEPS as f64,
+        turned_pairs: turned as f64 / SWEEPS as f64,
         row_sweeps: prepared.model.row_sweeps,
         birth_rounds: prepared.model.birth_rounds,
         n_theta: prepared.model.spectrum.n_parameters(),

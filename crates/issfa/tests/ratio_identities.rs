@@ -4,9 +4,11 @@ mod common;
 
 use common::*;
 use issfa::comm::Solo;
+use issfa::lab::kernels::pair_rotation::plane::{ChunkUses, ChunkView, Pair, Rotation, RowView, UsesOfChunk};
+use issfa::lab::kernels::pair_rotation::uses::BOTH;
 use issfa::lab::kernels::{
-    Phase, Turn, features, ibp_repulsion, ibp_strength, noise, rescale, shared_activations::FeatureTerms, theta,
-    unique_features, weight_means, weight_precisions,
+    Phase, Turn, features, ibp_repulsion, ibp_strength, noise, pair_rotation, rescale,
+    shared_activations::FeatureTerms, sign_flip, theta, unique_features, weight_means, weight_precisions,
 };
 use issfa::lab::model::log_joint::{ln_gamma_density, ln_joint, ln_normal_density};
 use issfa::lab::model::{
@@ -727,6 +729,182 @@ fn rescaling_moves_along_the_ridge() {
                 let size = 1.0 + dot(&old, &old).sqrt();
                 old.iter().zip(new).for_each(|(x, y)| assert_close(y, *x, 1e-12, size, "W S"));
             }
+        });
+    }
+}
+
+/// A pair of features of a state, with made-up prior odds, and how it sees the rows.
+struct PairCase {
+    features: [usize; 2],
+    pair: Pair,
+    gram: [f64; 3],
+    rows: Vec<RowView>,
+}
+
+impl PairCase {
+    fn new(state: &State<f64>, projections: &Projections<f64>, features: [usize; 2]) -> PairCase {
+        let (k, [j, l]) = (state.n_features(), features);
+        let at = |a: usize, b: usize| projections.gram()[a * k + b];
+        let weights =
+            features.map(|f| NormalPrior { mean: state.weight_means[f], precision: state.weight_precisions[f] });
+        let inner = |row: usize| {
+            let others = state.loadings.row(row).iter().filter(|entry| !features.contains(&entry.feature));
+            let explained = |f: usize| others.clone().map(|entry| entry.weight * at(entry.feature, f)).sum::<f64>();
+            RowView { inner: features.map(|f| projections.row(row)[f] - explained(f)), own_gram: None }
+        };
+        PairCase {
+            features,
+            pair: Pair { noise_variance: state.noise_variance, weights, ln_prior_odds: [-0.7, 0.4] },
+            gram: [at(j, j), at(j, l), at(l, l)],
+            rows: (0..N_ROWS).map(inner).collect(),
+        }
+    }
+
+    /// `ln p` of what the rows use of the pair and of its weights, up to a constant: log weights of the uses plus the density that
+    /// weights are drawn from, which is put together here from scratch.
+    fn ln_density(&self, state: &State<f64>, rotation: Rotation) -> f64 {
+        let plane = self.pair.plane(rotation, self.gram);
+        let spectra = self.features.map(|feature| state.features.feature(feature));
+        let mut total = 0.0;
+        for (row, view) in self.rows.iter().enumerate() {
+            let weight = |f: &usize| state.loadings.row(row).iter().find(|e| e.feature == *f).map(|e| e.weight);
+            let used: Vec<(usize, f64)> =
+                self.features.iter().enumerate().filter_map(|(at, f)| weight(f).map(|weight| (at, weight))).collect();
+            let using: usize = used.iter().map(|(at, _)| 1 << at).sum();
+            total += plane.ln_weights(view.inner)[using];
+            let [x, y] = view.inner;
+            let turned = [rotation.cos * x + rotation.sin * y, rotation.cos * y - rotation.sin * x];
+            let n = used.len();
+            let (mut precision, mut pull) = (vec![0.0; n * n], vec![0.0; n]);
+            for (a, (first, _)) in used.iter().enumerate() {
+                let prior = self.pair.weights[*first];
+                pull[a] = turned[*first] / state.noise_variance + prior.precision * prior.mean;
+                for (b, (second, _)) in used.iter().enumerate() {
+                    precision[a * n + b] = dot(&spectra[*first], &spectra[*second]) / state.noise_variance;
+                }
+                precision[a * n + a] += prior.precision;
+            }
+            if n > 0 {
+                let covariance = inverse(&precision, n);
+                let weights: Vec<f64> = used.iter().map(|(_, weight)| *weight).collect();
+                total += ln_normal_dense(&weights, &apply(&covariance, &pull), &covariance);
+            }
+        }
+        total
+    }
+
+    /// The same for the columns of Z: what their prior has beyond the odds.
+    fn ln_columns(&self, state: &State<f64>) -> f64 {
+        let column = |(feature, odds): (&usize, f64)| {
+            let count = state.loadings.counts()[*feature];
+            ibp::ln_column_weight(count, N_ROWS, state.ibp_repulsion) - count as f64 * odds
+        };
+        self.features.iter().zip(self.pair.ln_prior_odds).map(column).sum()
+    }
+}
+
+/// Two features that are both used, turned, with new uses and weights in every row: the change of the log joint is that of the
+/// weights of the uses and of the density that weights are drawn from. The prior of the features does not change.
+#[test]
+fn pair_rotations() {
+    on_random_states(NORMAL_MEAN, |model, state, stream| {
+        let projections = fresh_projections(model, state);
+        for features in (1..state.n_features()).map(|l| [l - 1, l]) {
+            let case = PairCase::new(state, &projections, features);
+            for scale in [0.2, 1.0] {
+                let rotation = Rotation::draw(scale, stream);
+                let mut moved = state.clone();
+                moved.features.combine(features[0], features[1], rotation.combination());
+                let weights = |row: usize, stream: &mut Stream| {
+                    let drawn = [simulate::normal(stream), simulate::normal(stream)];
+                    [0, 1].map(|at| (row == at || drawn[at] > 0.3).then_some(drawn[at]))
+                };
+                moved.loadings.set_pair(features, (0..N_ROWS).map(|row| weights(row, stream)));
+                let before = case.ln_density(state, Rotation::IDENTITY) + case.ln_columns(state);
+                let after = case.ln_density(&moved, rotation) + case.ln_columns(&moved);
+                let (change, size) = ln_joint_change(model, state, &moved);
+                assert_close(after - before, change, TOLERANCE, size, "pair rotation");
+            }
+        }
+    });
+}
+
+/// The recursion over rows against the sum over all 4^5 ways in which five rows may use a pair so that both are used.
+#[test]
+fn evidence_of_a_pair() {
+    on_random_states(NORMAL_MEAN, |model, state, stream| {
+        let projections = fresh_projections(model, state);
+        for features in (1..state.n_features()).map(|l| [l - 1, l]) {
+            let case = PairCase::new(state, &projections, features);
+            let plane = case.pair.plane(Rotation::draw(1.0, stream), case.gram);
+            let ln_weights: Vec<[f64; 4]> = case.rows.iter().map(|row| plane.ln_weights(row.inner)).collect();
+            let way = |code: usize| {
+                let uses: Vec<usize> = (0..N_ROWS).map(|row| code >> (2 * row) & 3).collect();
+                let ln_weight: f64 = uses.iter().zip(&ln_weights).map(|(using, weights)| weights[*using]).sum();
+                (uses.iter().fold(0, |all, using| all | using) == BOTH).then_some(ln_weight)
+            };
+            let ways: Vec<f64> = (0..1 << (2 * N_ROWS)).filter_map(way).collect();
+            let most = ways.iter().fold(f64::NEG_INFINITY, |most: f64, x| most.max(*x));
+            let slow = most + ways.iter().map(|x| (x - most).exp()).sum::<f64>().ln();
+            // All rows in one chunk, and each in its own.
+            let one = [ChunkView::new(case.rows.iter().copied())];
+            let each: Vec<ChunkView> = case.rows.iter().map(|row| ChunkView::new([*row].into_iter())).collect();
+            for chunks in [&one[..], &each] {
+                let mut uses = vec![ChunkUses::default(); chunks.len()];
+                for (rows, place) in chunks.iter().zip(uses.chunks_mut(1)) {
+                    let work = UsesOfChunk { pair: &case.pair, rows, planes: &[plane], places: place };
+                    pulp::Arch::new().dispatch(work);
+                }
+                let found = pair_rotation::ln_evidence(uses.iter());
+                assert_close(found, slow, 1e-12, 1.0 + slow.abs(), "evidence of a pair");
+            }
+        }
+    });
+}
+
+/// A kernel's turn leaves projections that are those of the new features.
+#[test]
+fn projections_follow_pair_rotations() {
+    let turn = Turn { streams: Streams { seed: 6, chain: 0, sweep: 1 }, phase: Phase::Sampling };
+    on_random_states(NORMAL_MEAN, |model, state, _| {
+        let (mut moved, mut projections) = (state.clone(), fresh_projections(model, state));
+        let info = pair_rotation::update(model, &mut moved, &mut projections, &turn);
+        let k = state.n_features();
+        assert_eq!(info.proposed as usize, pair_rotation::n_pairs(k, model.data.n_modes()));
+        assert!(moved.loadings.counts().iter().all(|count| *count > 0), "no feature dies");
+        assert_eq!(info.accepted == 0, moved == *state);
+        let fresh = fresh_projections(model, &moved);
+        let size = 1.0 + fresh.gram().iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+        fresh.gram().iter().zip(projections.gram()).for_each(|(x, y)| assert_close(*y, *x, 1e-9, size, "S S'"));
+        for row in 0..N_ROWS {
+            let size = 10.0 + fresh.row(row).iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+            fresh.row(row).iter().zip(projections.row(row)).for_each(|(x, y)| assert_close(*y, *x, 1e-9, size, "Y S'"));
+        }
+    });
+}
+
+#[test]
+fn sign_flips() {
+    on_random_states(NORMAL_MEAN, |model, state, _| {
+        let WeightMeanPrior::Normal(prior) = model.priors.weight_mean else { panic!("the prior is normal") };
+        for feature in 0..state.n_features() {
+            let turned: Vec<bool> = (0..state.n_features()).map(|k| k == feature).collect();
+            let mut moved = state.clone();
+            moved.features.turn_signs(&turned);
+            moved.loadings.turn_signs(&turned);
+            moved.weight_means[feature] *= -1.0;
+            let (change, size) = ln_joint_change(model, state, &moved);
+            let ratio = sign_flip::ln_ratio(prior, state.weight_means[feature]);
+            assert_close(ratio, change, TOLERANCE, size, "sign flip");
+        }
+    });
+    let turn = Turn { streams: Streams { seed: 5, chain: 0, sweep: 1 }, phase: Phase::Sampling };
+    let centred = WeightMeanPrior::Normal(NormalPrior { mean: 0.0, precision: 2.0 });
+    for nowhere in [centred, WeightMeanPrior::Fixed(0.0), WeightMeanPrior::Fixed(1.0)] {
+        on_random_states(nowhere, |model, state, _| {
+            let (mut moved, mut projections) = (state.clone(), fresh_projections(model, state));
+            let info = sign_flip::update(model, &mut moved, &mut projections, &turn);
+            assert!(info.proposed == 0 && moved == *state && projections.features_are_fresh());
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Who is who: features of draws and of chains are matched by how alike their images are \[M16\].
+//! Who is who: features of draws and of chains are matched by how alike their images are \[M18\].
 
 use crate::numeric::workers::share;
 

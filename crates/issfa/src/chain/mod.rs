@@ -48,6 +48,15 @@ impl Schedule {
         sweep.saturating_sub(self.burn_in) / self.thin
     }
 
+    /// Where in the chain a sweep stands.
+    pub fn phase(&self, sweep: u64) -> Phase {
+        match sweep {
+            _ if sweep > self.burn_in => Phase::Sampling,
+            _ if sweep > self.burn_in - self.burn_in / 3 => Phase::Settling,
+            _ => Phase::BurnIn,
+        }
+    }
+
     /// The streams of one sweep.
     pub fn streams(&self, sweep: u64) -> Streams {
         Streams { seed: self.seed, chain: self.chain, sweep }
@@ -73,8 +82,7 @@ impl<R: Real> Chain<R> {
     /// One more sweep.
     pub fn step(&mut self, model: &Model<R>, schedule: &Schedule) -> Result<SweepInfo> {
         let next = self.sweep + 1;
-        let phase = if next <= schedule.burn_in { Phase::BurnIn } else { Phase::Sampling };
-        let turn = Turn { streams: schedule.streams(next), phase };
+        let turn = Turn { streams: schedule.streams(next), phase: schedule.phase(next) };
         let info = sweep::run(&schedule.kernels, model, &mut self.state, &mut self.projections, &turn);
         self.sweep = next;
         self.check_sound(model, &info)?;
@@ -125,6 +133,16 @@ mod tests {
             assert_eq!(kept, schedule.n_kept(sweep));
         }
         assert!(schedule.keeps(17) && !schedule.keeps(13));
+    }
+
+    #[test]
+    fn a_third_of_burn_in_is_for_settling() {
+        let schedule = Schedule { seed: 0, chain: 1, sweeps: 100, burn_in: 9, thin: 4, kernels: vec![] };
+        let phases: Vec<Phase> = (1..=10).map(|sweep| schedule.phase(sweep)).collect();
+        assert_eq!(phases[..6], [Phase::BurnIn; 6]);
+        assert_eq!(phases[6..9], [Phase::Settling; 3]);
+        assert_eq!(phases[9], Phase::Sampling);
+        assert_eq!(Schedule { burn_in: 0, ..schedule }.phase(1), Phase::Sampling);
     }
 
     #[test]

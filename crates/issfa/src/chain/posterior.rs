@@ -1,7 +1,7 @@
 //! Posterior means on the fly: features, weights and activations, and the reconstruction.
 //!
 //! Features are compared on unit norm, in the user's units, with their sign turned to the running mean. Every kept sweep they
-//! are matched with those of the sweeps before \[M16\]. Standard deviations live in the site domain, so kept features are
+//! are matched with those of the sweeps before \[M18\]. Standard deviations live in the site domain, so kept features are
 //! transformed back at every kept sweep.
 
 use super::matching::{ALIKE, STILL_ALIKE, assign};

@@ -3,7 +3,7 @@
 //! The counts follow the code: one line a message, in the order of the sweep. Tests compare them with what was sent. What comes
 //! to rank 0 at kept sweeps and checkpoints (all features), and in every sweep with held-out rows, is not among them.
 
-use crate::kernels::Kernel;
+use crate::kernels::{Kernel, pair_rotation};
 use crate::numeric::lanes::TILE;
 use std::collections::BTreeMap;
 
@@ -26,6 +26,8 @@ pub struct Size {
     pub active_per_row: f64,
     /// Proposed changes of unique features in a sweep.
     pub proposals: f64,
+    /// Pairs of features that are turned in a sweep, of those that are looked at.
+    pub turned_pairs: f64,
     /// Updates of all rows in a sweep.
     pub row_sweeps: u32,
     /// Rounds of births in a sweep.
@@ -102,6 +104,11 @@ pub fn messages(size: &Size, n_ranks: usize) -> Vec<Message> {
     list.push(message(Way::Gather, 1.0, 8.0 * own_tiles * (k + 1.0)));
     let halves = 2.0 * f64::from(size.row_sweeps);
     list.push(message(Way::Gather, halves, 0.5 * t / ranks * (4.0 + 12.0 * size.active_per_row)));
+    // Of every pair what chunks of rows use under each rotation, and where it is turned what becomes of the rows.
+    let pairs = pair_rotation::n_pairs(size.n_features, size.n_columns) as f64;
+    let own_chunks = size.n_rows.div_ceil(pair_rotation::ROW_CHUNK) as f64 / ranks;
+    list.push(message(Way::Gather, pairs, 40.0 * pair_rotation::CANDIDATES as f64 * own_chunks));
+    list.push(message(Way::Gather, size.turned_pairs, t / ranks * (1.0 + 16.0 * size.active_per_row / k.max(1.0))));
     let rounds = f64::from(size.birth_rounds);
     let per_proposal = if size.n_grid.is_some() { columns * bytes / ranks } else { 8.0 * own_tiles };
     list.push(message(Way::Gather, rounds, size.proposals / rounds.max(1.0) * per_proposal));
@@ -147,7 +154,9 @@ pub fn seconds_of_work(kernels: &BTreeMap<&'static str, f64>, size: &Size, n_ran
         let by_tiles = name == Kernel::Features.name() || whole_rows && size.n_grid.is_none();
         match name {
             _ if by_tiles => of_tiles,
-            _ if name == Kernel::SharedActivations.name() => 1.0 / n_ranks as f64,
+            _ if [Kernel::SharedActivations, Kernel::PairRotation].map(Kernel::name).contains(&name) => {
+                1.0 / n_ranks as f64
+            }
             _ => 1.0,
         }
     };
@@ -169,6 +178,7 @@ mod tests {
         n_features: 50,
         active_per_row: 2.5,
         proposals: 30.0,
+        turned_pairs: 2.0,
         row_sweeps: 1,
         birth_rounds: 8,
         n_theta: 2,

@@ -5,7 +5,7 @@ use crate::data::{Rows, memory};
 use crate::error::{Error, Result};
 use crate::fit::cost::{self, Network, Size};
 use crate::fit::{Prepared, Request, memory_needed};
-use crate::kernels::Kernel;
+use crate::kernels::{Kernel, pair_rotation};
 use crate::numeric::linalg::Real;
 use crate::run::inputs;
 use crate::run::settings::{Checked, Precision};
@@ -111,6 +111,8 @@ struct Measured {
     /// Of a sweep: features that a row uses out of all, and proposed births and deaths.
     density: f64,
     proposals: f64,
+    /// Pairs of features turned in a sweep.
+    turned_pairs: f64,
     n_theta: usize,
     is_partial: bool,
     has_holes: bool,
@@ -222,6 +224,7 @@ impl Planned<'_> {
             n_features,
             active_per_row: larger.density * n_features as f64,
             proposals: larger.proposals,
+            turned_pairs: larger.turned_pairs,
             row_sweeps: sweep.row_sweeps,
             birth_rounds: sweep.birth_rounds,
             n_theta: larger.n_theta,
@@ -244,7 +247,8 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
     schedule.burn_in = 0;
     let mut chain = Chain::new(crate::chain::init::k_means(&prepared.model, 15, 0, 1), 0);
     let first = chain.step(&prepared.model, &schedule)?;
-    let (mut kernels, mut fastest, mut n_features, mut proposals) = (BTreeMap::new(), BTreeMap::new(), 0.0, 0.0);
+    let (mut kernels, mut fastest, mut n_features) = (BTreeMap::new(), BTreeMap::new(), 0.0);
+    let (mut proposals, mut turned_pairs) = (0.0, 0.0);
     if !prepared.model.domain.is_whole() {
         // The first sweep's features are drawn jointly, as they are every so many sweeps.
         let joint = first.steps.iter().find(|step| step.kernel == Kernel::Features).map_or(0.0, |step| step.seconds);
@@ -253,7 +257,8 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
     for _ in 0..SWEEPS {
         n_features += chain.state.n_features() as f64 / SWEEPS as f64;
         let info = chain.step(&prepared.model, &schedule)?;
-        proposals += f64::from(info.of(Kernel::UniqueFeatures).proposed);
+        proposals += f64::from(info.of(Kernel::UniqueFeatures).proposed) / SWEEPS as f64;
+        turned_pairs += f64::from(info.of(Kernel::PairRotation).accepted) / SWEEPS as f64;
         for step in info.steps {
             // The faster of the two: other work on the machine only ever adds.
             let best = fastest.entry(step.kernel.name()).or_insert(f64::INFINITY);
@@ -269,7 +274,8 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
         load_seconds,
         kernels,
         density: chain.state.loadings.n_active() as f64 / (n_rows * k) as f64,
-        proposals: proposals / SWEEPS as f64,
+        proposals,
+        turned_pairs,
         n_theta: prepared.model.spectrum.n_parameters(),
         is_partial: !prepared.model.domain.is_whole(),
         has_holes: prepared.about.record.n_missing_cells > 0,
@@ -298,6 +304,9 @@ impl Work {
         if kernel == Kernel::SharedActivations.name() {
             // Each of a row's K updates may change K products.
             return n_rows * (20.0 * k + 2.0 * density * k * k);
+        }
+        if kernel == Kernel::PairRotation.name() {
+            return n_rows * pair_rotation::n_pairs(k.round() as usize, n_sites as usize).max(1) as f64;
         }
         if kernel == Kernel::UniqueFeatures.name() || kernel == Kernel::TidyUp.name() {
             return n_sites * (50.0 + 2.0 * density * k);

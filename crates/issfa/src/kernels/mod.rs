@@ -8,8 +8,10 @@ pub mod ibp_repulsion;
 pub mod ibp_strength;
 mod metropolis;
 pub mod noise;
+pub mod pair_rotation;
 pub mod rescale;
 pub mod shared_activations;
+pub mod sign_flip;
 pub mod theta;
 pub mod tidy_up;
 pub mod unique_features;
@@ -32,13 +34,15 @@ pub struct Turn {
 
 /// Before or after burn-in.
 ///
-/// During burn-in rows are updated more often, births are proposed at a least rate, theta stays where it is while there
-/// are no features, and `tidy_up` does its work: what leads to a good start sooner. After it every kernel leaves the
-/// posterior unchanged.
+/// During burn-in rows are updated more often, and theta stays where it is while there are no features. In its first two
+/// thirds births are proposed at a least rate and `tidy_up` does its work: what leads to a good start sooner. What they
+/// added and is not wanted can die in the last third. After burn-in every kernel leaves the posterior unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// What is drawn is thrown away.
+    /// The first two thirds of burn-in: a good start is looked for.
     BurnIn,
+    /// The last third of it: what is drawn is still thrown away.
+    Settling,
     /// What is drawn may be kept.
     Sampling,
 }
@@ -68,7 +72,9 @@ pub enum Kernel {
     Noise,
     /// Activations and weights of features that several rows use \[M4\].
     SharedActivations,
-    /// Mixtures pulled apart and copies joined, during burn-in only.
+    /// Pairs of features turned in the plane they span \[M16\].
+    PairRotation,
+    /// Mixtures pulled apart and copies joined, in the first two thirds of burn-in only.
     TidyUp,
     /// Births and deaths of features that one row uses \[M5\].
     UniqueFeatures,
@@ -76,6 +82,8 @@ pub enum Kernel {
     Theta,
     /// Features against weights, along what the likelihood cannot see \[M7\].
     Rescale,
+    /// The signs of features, where the prior of their weights tells them apart \[M17\].
+    SignFlip,
     /// alpha \[M8\].
     IbpStrength,
     /// beta \[M9\].
@@ -88,14 +96,16 @@ pub enum Kernel {
 
 impl Kernel {
     /// One sweep, in order.
-    pub const DEFAULT_SWEEP: [Kernel; 11] = [
+    pub const DEFAULT_SWEEP: [Kernel; 13] = [
         Kernel::Features,
         Kernel::Noise,
         Kernel::SharedActivations,
+        Kernel::PairRotation,
         Kernel::TidyUp,
         Kernel::UniqueFeatures,
         Kernel::Theta,
         Kernel::Rescale,
+        Kernel::SignFlip,
         Kernel::IbpStrength,
         Kernel::IbpRepulsion,
         Kernel::WeightMeans,
@@ -109,10 +119,12 @@ impl Kernel {
             Kernel::FeaturesOneByOne => "features_one_by_one",
             Kernel::Noise => "noise",
             Kernel::SharedActivations => "shared_activations",
+            Kernel::PairRotation => "pair_rotation",
             Kernel::TidyUp => "tidy_up",
             Kernel::UniqueFeatures => "unique_features",
             Kernel::Theta => "theta",
             Kernel::Rescale => "rescale",
+            Kernel::SignFlip => "sign_flip",
             Kernel::IbpStrength => "ibp_strength",
             Kernel::IbpRepulsion => "ibp_repulsion",
             Kernel::WeightMeans => "weight_means",
@@ -133,10 +145,12 @@ impl Kernel {
             Kernel::FeaturesOneByOne => features::update_one_by_one(model, state, projections, turn),
             Kernel::Noise => noise::update(model, state, projections, turn),
             Kernel::SharedActivations => shared_activations::update(model, state, projections, turn),
+            Kernel::PairRotation => pair_rotation::update(model, state, projections, turn),
             Kernel::TidyUp => tidy_up::update(model, state, projections, turn),
             Kernel::UniqueFeatures => unique_features::update(model, state, projections, turn),
             Kernel::Theta => theta::update(model, state, turn),
             Kernel::Rescale => rescale::update(model, state, projections, turn),
+            Kernel::SignFlip => sign_flip::update(model, state, projections, turn),
             Kernel::IbpStrength => ibp_strength::update(model, state, turn),
             Kernel::IbpRepulsion => ibp_repulsion::update(model, state, turn),
             Kernel::WeightMeans => weight_means::update(model, state, turn),

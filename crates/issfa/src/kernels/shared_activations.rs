@@ -7,7 +7,7 @@
 
 use super::{Info, Phase, Turn, refresh};
 use crate::comm::{Comm, part_of};
-use crate::model::{Entry, Model, NormalPrior, State};
+use crate::model::{Entry, Model, NormalPrior, State, ibp};
 use crate::numeric::bytes::Element;
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
@@ -15,7 +15,7 @@ use crate::rng::{Purpose, Stream, Streams};
 use crate::spectral::Projections;
 use rand::RngExt;
 use rand::seq::SliceRandom;
-use rand_distr::{Beta, Distribution, StandardNormal};
+use rand_distr::{Distribution, StandardNormal};
 use std::ops::Range;
 
 /// Rows that share a random stream and a piece of work.
@@ -102,7 +102,7 @@ pub(crate) fn update_in_order<R: Real>(
     }
     let n_rows = state.loadings.n_rows();
     let n_row_sweeps = match turn.phase {
-        Phase::BurnIn => model.row_sweeps.max(BURN_IN_ROW_SWEEPS),
+        Phase::BurnIn | Phase::Settling => model.row_sweeps.max(BURN_IN_ROW_SWEEPS),
         Phase::Sampling => model.row_sweeps,
     };
     for row_sweep in 0..n_row_sweeps {
@@ -222,14 +222,10 @@ fn feature_terms<R: Real>(
     for (entries, _) in state.loadings.rows().iter().zip(changing).filter(|(_, changing)| !**changing) {
         entries.iter().for_each(|entry| used_outside[entry.feature] = true);
     }
-    let n_rows = state.loadings.n_rows() as f64;
+    let (n_rows, counts) = (state.loadings.n_rows(), state.loadings.counts());
     let mut prepare = |feature: usize| {
-        let count = state.loadings.counts()[feature] as f64;
-        let ln_prior_odds = used_outside[feature].then(|| {
-            let beta = Beta::new(count, n_rows - count + state.ibp_repulsion).expect("counts are positive");
-            let probability: f64 = beta.sample(stream);
-            (probability / (1.0 - probability)).ln()
-        });
+        let ln_prior_odds =
+            used_outside[feature].then(|| ibp::draw_ln_odds(counts[feature], n_rows, state.ibp_repulsion, stream));
         FeatureTerms {
             squared_norm: projections.gram()[feature * k + feature],
             noise_variance: state.noise_variance,

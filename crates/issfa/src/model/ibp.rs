@@ -1,7 +1,7 @@
 //! The two-parameter Indian buffet process: expected features, the weight of a column, and prior draws.
 
 use rand::RngExt;
-use rand_distr::{Distribution, Poisson};
+use rand_distr::{Beta, Distribution, Poisson};
 use statrs::function::gamma::ln_gamma;
 
 /// `H_T(beta) = sum_{i=1..T} beta / (i + beta - 1)`: the expected number of features is `alpha H_T(beta)`.
@@ -18,6 +18,14 @@ pub fn ln_column_weight(count: usize, n_rows: usize, repulsion: f64) -> f64 {
 /// The rate of the Poisson number of features unique to one row.
 pub fn unique_rate(n_rows: usize, strength: f64, repulsion: f64) -> f64 {
     strength * repulsion / (repulsion + n_rows as f64 - 1.0)
+}
+
+/// `ln(pi/(1 - pi))` of a feature used by `count` of `n_rows` rows, with `pi ~ Beta(count, n_rows - count + repulsion)`; infinite
+/// where pi is 1 to the last bit.
+pub fn draw_ln_odds(count: usize, n_rows: usize, repulsion: f64, stream: &mut impl rand::Rng) -> f64 {
+    let (m, n) = (count as f64, n_rows as f64);
+    let probability: f64 = Beta::new(m, n - m + repulsion).expect("counts are positive").sample(stream);
+    (probability / (1.0 - probability)).ln()
 }
 
 /// A Poisson draw; small rates by inversion, which costs one uniform number.

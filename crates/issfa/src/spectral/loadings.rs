@@ -83,6 +83,29 @@ impl Loadings {
         self.rows.iter_mut().flatten().for_each(|entry| entry.weight *= factor);
     }
 
+    /// Turns the signs of some features' weights.
+    pub fn turn_signs(&mut self, turned: &[bool]) {
+        let entries = self.rows.iter_mut().flatten().filter(|entry| turned[entry.feature]);
+        entries.for_each(|entry| entry.weight = -entry.weight);
+    }
+
+    /// Gives every row new weights of two features, or none.
+    pub fn set_pair(&mut self, pair: [usize; 2], weights: impl Iterator<Item = [Option<f64>; 2]>) {
+        pair.iter().for_each(|&feature| self.counts[feature] = 0);
+        for (row, weights) in self.rows.iter_mut().zip(weights) {
+            for (feature, weight) in pair.into_iter().zip(weights) {
+                let place = row.binary_search_by_key(&feature, |entry| entry.feature);
+                match (place, weight) {
+                    (Ok(at), Some(weight)) => row[at].weight = weight,
+                    (Err(at), Some(weight)) => row.insert(at, Entry { feature, weight }),
+                    (Ok(at), None) => _ = row.remove(at),
+                    (Err(_), None) => {}
+                }
+                self.counts[feature] += usize::from(weight.is_some());
+            }
+        }
+    }
+
     /// Drops the entries of `dead` features, moves `from` to `to` for each pair, keeps the first `n_features`.
     pub fn compact(&mut self, dead: &[usize], moves: &[(usize, usize)], n_features: usize) {
         let mut place: Vec<Option<usize>> = (0..self.counts.len()).map(Some).collect();
@@ -159,5 +182,11 @@ mod tests {
         assert_eq!(loadings.counts(), [1, 1, 1]);
         loadings.edit_rows(|rows| rows[2].push(entry(2, 1.0)));
         assert_eq!((loadings.counts(), loadings.n_shared(), loadings.n_active()), (&[1, 1, 2][..], 1, 4));
+        loadings.turn_signs(&[false, true, true]);
+        assert_eq!(loadings.row(2), [entry(1, 1.0), entry(2, -1.0)]);
+        let weights = [[Some(5.0), None], [None, Some(6.0)], [Some(7.0), Some(8.0)]];
+        loadings.set_pair([2, 0], weights.into_iter());
+        let rows = [vec![entry(2, 5.0)], vec![entry(0, 6.0)], vec![entry(0, 8.0), entry(1, 1.0), entry(2, 7.0)]];
+        assert_eq!(loadings, Loadings::from_rows(rows.to_vec(), 3));
     }
 }

@@ -1,6 +1,7 @@
 //! What a pass over the data leaves behind for the rows.
 
 use super::{Entry, FeatureSpectra};
+use crate::numeric::linalg::Real;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,8 +11,9 @@ pub struct Projections<R> {
     n_features: usize,
     with_data: Vec<f64>,
     gram: Vec<f64>,
-    /// The gram matrices of rows that have holes, by row.
-    own_grams: BTreeMap<usize, Arc<Vec<f64>>>,
+    /// The gram matrices of rows that have holes, and which row has which of them: rows often lack the same cells.
+    own_grams: Vec<Vec<f64>>,
+    rows_with_holes: BTreeMap<usize, usize>,
     /// Within a window: the features at its columns.
     columns: Option<Arc<FeatureSpectra<R>>>,
     squared_residual: f64,
@@ -26,12 +28,36 @@ impl<R> Default for Projections<R> {
             n_features: 0,
             with_data: Vec::new(),
             gram: Vec::new(),
-            own_grams: BTreeMap::new(),
+            own_grams: Vec::new(),
+            rows_with_holes: BTreeMap::new(),
             columns: None,
             squared_residual: 0.0,
             features_fresh: false,
             residual_fresh: false,
         }
+    }
+}
+
+impl<R: Real> Projections<R> {
+    /// Follows features j and l that became `c[0][0] j + c[0][1] l` and `c[1][0] j + c[1][1] l`: all here is linear in them.
+    pub fn combine(&mut self, j: usize, l: usize, c: [[f64; 2]; 2]) {
+        assert!(self.features_fresh, "the projections are stale: a pass must come first");
+        let k = self.n_features;
+        let combine = |x: f64, y: f64| [c[0][0] * x + c[0][1] * y, c[1][0] * x + c[1][1] * y];
+        let columns = |matrix: &mut [f64]| {
+            for row in matrix.chunks_exact_mut(k) {
+                [row[j], row[l]] = combine(row[j], row[l]);
+            }
+        };
+        columns(&mut self.with_data);
+        for gram in std::iter::once(&mut self.gram).chain(&mut self.own_grams) {
+            columns(gram);
+            for at in 0..k {
+                [gram[j * k + at], gram[l * k + at]] = combine(gram[j * k + at], gram[l * k + at]);
+            }
+        }
+        self.columns.iter_mut().for_each(|columns| Arc::make_mut(columns).combine(j, l, c));
+        self.residual_fresh = false;
     }
 }
 
@@ -63,18 +89,19 @@ impl<R> Projections<R> {
     /// The gram matrix of a row that has holes.
     pub fn own_gram(&self, row: usize) -> Option<&[f64]> {
         assert!(self.features_fresh, "the projections are stale: a pass must come first");
-        self.own_grams.get(&row).map(|gram| gram.as_slice())
+        self.rows_with_holes.get(&row).map(|&at| self.own_grams[at].as_slice())
     }
 
-    /// Gives a row a gram matrix of its own and takes the cells that it lacks out of the residual; `values` has the features
-    /// at each of them.
-    pub(super) fn leave_out(&mut self, row: usize, entries: &[Entry], values: &[Vec<f64>], gram: Arc<Vec<f64>>) {
+    /// Gives a row a gram matrix of its own (where there is none, that of the last such row) and takes the cells that it lacks
+    /// out of the residual; `values` has the features at each of them.
+    pub(super) fn leave_out(&mut self, row: usize, entries: &[Entry], values: &[Vec<f64>], gram: Option<Vec<f64>>) {
         for features in values {
             // The data are 0 there, so that the residual holds what the features say.
             let explained: f64 = entries.iter().map(|entry| entry.weight * features[entry.feature]).sum();
             self.squared_residual -= explained * explained;
         }
-        self.own_grams.insert(row, gram);
+        self.own_grams.extend(gram);
+        self.rows_with_holes.insert(row, self.own_grams.len() - 1);
     }
 
     /// The features at the columns of a window, where there is one and they are known.

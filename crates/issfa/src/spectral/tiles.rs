@@ -296,6 +296,15 @@ impl<R: Real> FeatureSpectra<R> {
         }
     }
 
+    /// Turns the signs of some features.
+    pub fn turn_signs(&mut self, turned: &[bool]) {
+        for (tile, values) in self.tiles.owned().zip(&mut self.values) {
+            let rows = values.chunks_exact_mut(self.tiles.width(tile)).zip(turned);
+            rows.filter(|(_, turned)| **turned)
+                .for_each(|(row, _)| row.iter_mut().for_each(|x| *x = R::from_f64(-x.to_f64())));
+        }
+    }
+
     /// Multiplies everything by `factor`.
     pub fn scale(&mut self, factor: f64) {
         for values in &mut self.values {

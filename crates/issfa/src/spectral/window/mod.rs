@@ -108,14 +108,11 @@ impl Window {
         let columns = self.at_columns(spectra, pass.comm);
         let mut projections = pass.project(&mut columns.part(pass.data.tiles()));
         // Rows often lack the same cells as the row before.
-        let mut last: Option<(&[u32], Arc<Vec<f64>>)> = None;
+        let mut last: &[u32] = &[];
         for (row, holes) in self.holes.iter().enumerate().filter(|(_, holes)| !holes.is_empty()) {
             let values = values_at(&columns, holes);
-            let gram = match &last {
-                Some((same, gram)) if *same == &holes[..] => gram.clone(),
-                _ => Arc::new(self.own_gram(&projections, &columns, holes, &values)),
-            };
-            last = Some((holes, gram.clone()));
+            let gram = (last != holes).then(|| self.own_gram(&projections, &columns, holes, &values));
+            last = holes;
             projections.leave_out(row, pass.loadings.row(row), &values, gram);
         }
         projections.set_columns(columns);
