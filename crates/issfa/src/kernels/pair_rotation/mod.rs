@@ -42,8 +42,8 @@ const MOST_LN_ODDS: f64 = 700.0;
 /// Where both features are used less likely than this, a rotation is out of the question.
 const LEAST: f64 = 1e-200;
 
-/// During burn-in there are so many times as many pairs.
-const BURN_IN_TIMES: usize = 2;
+/// During burn-in there are up to twice as many where features are few: so many over the number of features.
+const BURN_IN_PAIRS: usize = 1600;
 
 /// Pairs in a sweep. It depends on nothing that the kernel changes, and not on the machine.
 pub fn n_pairs(n_features: usize, n_columns: usize) -> usize {
@@ -58,7 +58,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
         return Info::default();
     }
     if turn.phase != Phase::Sampling {
-        n_pairs *= BURN_IN_TIMES;
+        n_pairs = n_pairs.max((2 * n_pairs).min(BURN_IN_PAIRS / state.n_features()));
     }
     if !projections.features_are_fresh() {
         refresh(model, state, projections);
