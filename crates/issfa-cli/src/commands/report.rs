@@ -3,6 +3,7 @@
 use crate::options::Common;
 use crate::{Outcome, words};
 use clap::Args;
+use issfa::lab::pca::evidence::EvidenceCurve;
 use issfa::report::brain::{Which, write_brain_figures};
 use issfa::report::{add_evidence, write_truth_figures};
 use issfa::run::folder::FIGURES;
@@ -29,6 +30,8 @@ pub struct Options {
 }
 
 pub fn run(options: Options, common: &Common) -> Outcome {
+    // What the data say again need not be believed.
+    EvidenceCurve::forget_damaged(&options.run)?;
     let mut fitted = Fitted::open(&options.run)?;
     let folder = options.run.join(FIGURES);
     // The other figures do not need the data.

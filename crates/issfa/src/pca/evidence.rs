@@ -80,6 +80,12 @@ impl EvidenceCurve {
         seal(folder, &[FILE])
     }
 
+    /// Takes the curve of a run away where its file is damaged or gone.
+    pub fn forget_damaged(folder: &Path) -> Result<()> {
+        let known = Checksums::open(folder)?;
+        if known.has(FILE) && known.check(FILE).is_err() { EvidenceCurve::forget(folder) } else { Ok(()) }
+    }
+
     /// Reads the curve of a run, if it has one.
     pub fn read(folder: &Path) -> Result<Option<EvidenceCurve>> {
         let (path, known) = (folder.join(FILE), Checksums::open(folder)?);
