@@ -4,7 +4,7 @@ use crate::options::Common;
 use crate::{Outcome, words};
 use clap::Args;
 use issfa::report::brain::{Which, write_brain_figures};
-use issfa::report::{add_evidence, forget_lost_evidence, write_truth_figures};
+use issfa::report::{add_evidence, forget_damaged_evidence, write_truth_figures};
 use issfa::run::folder::FIGURES;
 use issfa::run::held::Held;
 use issfa::summary::Fitted;
@@ -31,7 +31,8 @@ pub struct Options {
 
 pub fn run(options: Options, common: &Common) -> Outcome {
     let _held = Held::of_run(&options.run)?;
-    forget_lost_evidence(&options.run)?;
+    // What the data say again need not be believed.
+    forget_damaged_evidence(&options.run)?;
     let mut fitted = Fitted::open(&options.run)?;
     let folder = options.run.join(FIGURES);
     // The other figures do not need the data.

@@ -371,7 +371,7 @@ mod tests {
         let of_results = waited_for();
         // Until the first checkpoint files wait in a folder of their own; then they take their place.
         let first = &notes.0[0];
-        for needed in ["config.toml", "trace.csv", "draws/preprocessing.safetensors", "checkpoint/state.safetensors"] {
+        for needed in ["config.toml", "trace.csv", "draws/preprocessing.safetensors", "checkpoint/next.safetensors"] {
             assert!(first.iter().any(|name| name.ends_with(needed)), "{needed}: {first:?}");
         }
         assert!(first.iter().any(|name| name == "/"), "the folder itself: {first:?}");
@@ -381,7 +381,7 @@ mod tests {
                 let found = names.iter().position(|name| name.starts_with(wanted));
                 found.unwrap_or_else(|| panic!("{wanted} after sweep {sweep}: {names:?}"))
             };
-            let order = ["trace.csv", "draws/", "checkpoint/state", "checkpoint/"].map(at);
+            let order = ["trace.csv", "draws/", "checkpoint/next", "checkpoint/"].map(at);
             assert!(order[0] < order[2] && order[1] < order[2], "{names:?}");
             assert!(names[order[2]..].contains(&"checkpoint/".to_string()), "{names:?}");
         }

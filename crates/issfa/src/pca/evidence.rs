@@ -80,10 +80,10 @@ impl EvidenceCurve {
         seal(folder, &[FILE])
     }
 
-    /// A curve whose file is gone is made anew by whoever has the data.
-    pub fn forget_if_lost(folder: &Path) -> Result<()> {
-        let is_lost = Checksums::open(folder)?.has(FILE) && !folder.join(FILE).is_file();
-        if is_lost { EvidenceCurve::forget(folder) } else { Ok(()) }
+    /// Takes the curve of a run away where its file is damaged or gone.
+    pub fn forget_damaged(folder: &Path) -> Result<()> {
+        let known = Checksums::open(folder)?;
+        if known.has(FILE) && known.check(FILE).is_err() { EvidenceCurve::forget(folder) } else { Ok(()) }
     }
 
     /// Reads the curve of a run, if it has one.

@@ -59,9 +59,9 @@ pub fn write_figures(fitted: &Fitted, folder: &Path) -> Result<()> {
     weights(fitted).save(folder, "weights")
 }
 
-/// The eigenvalues of a run whose file is gone are to be made anew.
-pub fn forget_lost_evidence(run: &Path) -> Result<()> {
-    EvidenceCurve::forget_if_lost(run)
+/// The eigenvalues of a run whose file is damaged or gone are to be made anew.
+pub fn forget_damaged_evidence(run: &Path) -> Result<()> {
+    EvidenceCurve::forget_damaged(run)
 }
 
 /// Computes the eigenvalues and the evidence of a fit that does not have them, from its rows: those of its inputs, unless

@@ -14,7 +14,7 @@ use crate::data::Preprocessing;
 use crate::error::{Error, Result, Verb, action};
 use crate::model::State;
 use crate::numeric::bytes::{Bundle, Stored};
-use crate::numeric::files::{create_folder, sync_folder, write_atomically};
+use crate::numeric::files::{create_folder, sync_folder};
 use crate::numeric::linalg::Real;
 use crate::spectral::FeatureSpectra;
 use std::collections::BTreeMap;
@@ -120,7 +120,7 @@ impl Draws {
         create_folder(&other.folder)?;
         for (path, checksum) in self.files(belongings) {
             let stored = open_known(&path, &checksum)?;
-            write_atomically(&other.folder.join(path.file_name().unwrap_or_default()), stored.bytes())?;
+            stored.to_bundle().save(&other.folder.join(path.file_name().unwrap_or_default()))?;
         }
         Ok(())
     }
