@@ -232,6 +232,33 @@ fn a_run_goes_back_to_the_checkpoint_before() {
     assert!(error.contains("part/trace.csv") && error.contains("fit again"), "{error}");
 }
 
+/// What a later chain has damaged does not stop the first one, and is mended when it is its turn.
+#[test]
+fn a_later_chain_goes_back_too() {
+    let bench = Bench::simulated();
+    bench.ok("fit sim/observations.npy --grid 12x10 --burn-in 20 --thin 2 --keep-draws 8 --sweeps 40 --seed 3 --chains 2 --reconstruct --quiet --out part");
+    copy(&bench.path("part"), &bench.path("whole"));
+    bench.ok("resume whole --sweeps +10 --quiet");
+    copy(&bench.path("part"), &bench.path("now"));
+    let state = bench.bytes("part/chain-2/checkpoint/state.safetensors");
+    bench.write("now/chain-2/checkpoint/previous.safetensors", &state);
+    let mut flipped = state.clone();
+    flipped[state.len() / 2] ^= 4;
+    bench.write("now/chain-2/checkpoint/state.safetensors", flipped);
+    bench.write("now/chain-2/reconstruction.npy", &bench.bytes("part/chain-2/reconstruction.npy")[..40]);
+    bench.ok("resume now --sweeps +10 --quiet");
+    let (now, whole) = (files(&bench.path("now")), files(&bench.path("whole")));
+    assert!(whole.len() > 20 && whole.keys().eq(now.keys()));
+    whole.iter().for_each(|(name, bytes)| assert!(now[name] == *bytes, "{name}"));
+    // Where there is nothing to go back to, nothing is begun.
+    let trace = bench.trace("part");
+    std::fs::remove_file(bench.path("part/chain-2/checkpoint/state.safetensors")).unwrap();
+    bench.write("part/chain-2/checkpoint/state.safetensors", &state[..100]);
+    let error = bench.fails(2, "resume part --sweeps +10");
+    assert!(error.contains("chain-2/checkpoint/state.safetensors") && error.contains("fit again"), "{error}");
+    assert_eq!(bench.trace("part"), trace);
+}
+
 #[test]
 fn files_that_mean_harm_are_refused() {
     let bench = bench();

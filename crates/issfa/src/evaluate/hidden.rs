@@ -199,7 +199,7 @@ fn errors(row: &Row, predicted: &[f64], fitted: &Fitted) -> Vec<f64> {
 }
 
 fn report(rows: Vec<Row>, fitted: &Fitted, baseline: &Baseline) -> HiddenReport {
-    let n_draws = fitted.chains[0].draws.len() as f64;
+    let n_draws = fitted.n_draws() as f64;
     // Squared errors of the features alone, with the noise, and of principal components.
     let mut squares = vec![[0.0; 3]; rows.len()];
     share(squares.iter_mut().zip(&rows), Vec::new, |scratch, (squares, row)| {

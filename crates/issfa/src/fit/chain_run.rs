@@ -91,10 +91,11 @@ impl Account {
     /// What the chain has found, and its denoised rows where they are wanted.
     pub fn give_results(&self, about: &About, chain: u32, sink: &mut dyn Sink) -> Result<Found> {
         let found = about.results().of(&self.posterior, about.schedule(chain).seed);
-        sink.results(chain, about, &found)?;
+        // First: where the weights are those of a checkpoint, the denoised rows are too.
         if let Some(reconstruction) = &self.posterior.reconstruction {
             sink.reconstruction(chain, about, &DenoisedRows { about, mean: &reconstruction.mean })?;
         }
+        sink.results(chain, about, &found)?;
         Ok(found)
     }
 }

@@ -13,7 +13,7 @@ use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::files::{create_folder, sync_folder};
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Belongings};
-use crate::run::checksums::seal;
+use crate::run::checksums::{Checksums, seal};
 use crate::run::draws::{Draws, DrawsPlace};
 use crate::run::folder::{
     MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, RECONSTRUCTION, Run, TRACE, reconstruction_image,
@@ -143,7 +143,11 @@ impl Sink for FolderSink {
 
     fn go_on(&mut self, about: &About) -> Result<()> {
         // Before anything is written: the checkpoint may belong to something else.
-        checkpoint::check_origin(&self.find_sound(1)?.0, &about.recorded().fingerprint())?;
+        for chain in 1..=about.checked.settings.chains {
+            if chain == 1 || checkpoint::exists(&self.chain_folder(chain)) {
+                checkpoint::check_origin(&self.find_sound(chain)?.0, &about.recorded().fingerprint())?;
+            }
+        }
         let folder = self.held.folder();
         about.structure.save_graphs(folder)?;
         if EvidenceCurve::read(folder).is_err() {
@@ -263,9 +267,12 @@ impl Sink for FolderSink {
         about.results().write(found, &run)?;
         if about.checked.settings.reconstruct {
             let part = |&(chain, n): &(u32, u64)| (Run::results_folder(&run, chain, n_chains).join(RECONSTRUCTION), n);
-            // A chain that was killed has none yet.
-            let parts: Vec<_> =
-                n_kept.iter().filter(|(_, n)| *n > 0).map(part).filter(|(path, _)| path.is_file()).collect();
+            // A chain that was killed has none yet, and one that is still to come writes a damaged one again.
+            let is_sound = |(path, _): &(PathBuf, u64)| {
+                let folder = path.parent().unwrap_or(&run);
+                Checksums::open(folder).and_then(|known| known.check(RECONSTRUCTION)).is_ok()
+            };
+            let parts: Vec<_> = n_kept.iter().filter(|(_, n)| *n > 0).map(part).filter(is_sound).collect();
             let space = about.space.as_ref().map(|space| (space, &about.mask, &about.record.runs[..]));
             join_reconstructions(&parts, &run, space)?;
             seal_reconstruction(&run, &about.record.runs)?;

@@ -116,7 +116,8 @@ impl Merge {
         let (posteriors, mut found): (Vec<_>, Vec<_>) = chains.into_iter().unzip();
         let n_kept: Vec<u64> = posteriors.iter().map(|posterior| posterior.n_kept).collect();
         let mut all = self.results().of(&Posterior::joined(posteriors.into_iter()), self.chains[0].stream.seed);
-        compare_chains(&mut found.iter_mut().collect::<Vec<_>>(), &mut all);
+        let kept = found.iter_mut().zip(&n_kept).filter(|(_, n)| **n > 0).map(|(found, _)| found);
+        compare_chains(&mut kept.collect::<Vec<_>>(), &mut all);
         for (at, found) in found.iter().enumerate() {
             self.results().write(found, &self.new_results(out, at))?;
         }

@@ -247,9 +247,20 @@ fn join(own: &mut BTreeMap<u32, (Account, Found)>, about: &About, sink: &mut dyn
     }
     let fingerprint = about.recorded().fingerprint();
     let (mut posteriors, mut n_kept, mut others) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let is_done: Vec<u32> =
+        (1..=n_chains).filter(|chain| own.contains_key(chain) || about.ranks.n_groups > 1).collect();
     for chain in 1..=n_chains {
-        let Some(stored) = sink.checkpoint(chain)? else { continue };
+        let is_to_come = !own.contains_key(&chain) && about.ranks.n_groups == 1;
+        let stored = match sink.checkpoint(chain) {
+            // It goes back to the checkpoint before when it is its turn.
+            Err(_) if is_to_come => continue,
+            found => found?,
+        };
+        let Some(stored) = stored else { continue };
         let posterior = checkpoint::posterior(&stored, &fingerprint, &about.record.sizes(), false)?;
+        if posterior.n_kept == 0 {
+            continue;
+        }
         n_kept.push((chain, posterior.n_kept));
         if !own.contains_key(&chain) {
             // Run by another group of ranks, or before this session.
@@ -258,11 +269,14 @@ fn join(own: &mut BTreeMap<u32, (Account, Found)>, about: &About, sink: &mut dyn
         posteriors.push(posterior);
     }
     let mut all = about.results().of(&Posterior::joined(posteriors.into_iter()), seed);
-    let known = own.iter_mut().map(|(chain, (_, found))| (*chain, found));
+    let has_kept = |chain: &u32| n_kept.iter().any(|(known, _)| known == chain);
+    let known = own.iter_mut().filter(|(chain, _)| has_kept(chain)).map(|(chain, (_, found))| (*chain, found));
     let mut chains: BTreeMap<u32, &mut Found> =
         known.chain(others.iter_mut().map(|(chain, found)| (*chain, found))).collect();
     compare_chains(&mut chains.values_mut().map(|found| &mut **found).collect::<Vec<_>>(), &mut all);
-    chains.into_iter().try_for_each(|(chain, found)| sink.results(chain, about, found))?;
+    // What is to come writes its own, after its denoised rows.
+    let mut done = chains.into_iter().filter(|(chain, _)| is_done.contains(chain));
+    done.try_for_each(|(chain, found)| sink.results(chain, about, found))?;
     sink.joint_results(about, &all, &n_kept)?;
     Ok(all)
 }

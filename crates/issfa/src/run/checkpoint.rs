@@ -1,5 +1,6 @@
 //! Checkpoints: everything a chain needs to go on as if it had never stopped.
 
+use super::checksums::run_of;
 use super::codec::{Sizes, put_posterior, put_state, take_posterior, take_state_of};
 use super::draws::check_format;
 use super::settings::FORMAT;
@@ -133,7 +134,7 @@ pub fn restore_previous(chain_folder: &Path) -> Result<()> {
 pub fn open(chain_folder: &Path) -> Result<Stored> {
     let previous = previous_path(chain_folder);
     open_file(&path(chain_folder)).map_err(|error| {
-        let resume = action(Verb::Resume).on(chain_folder.display());
+        let resume = action(Verb::Resume).on(run_of(chain_folder).display());
         match previous.is_file() {
             true => error.with_remedy(format!("{resume} goes back to the checkpoint before")),
             false => error.with_remedy("put back a copy, or fit again"),

@@ -93,7 +93,8 @@ fn again(folder: &Path) -> String {
 }
 
 /// The run that a chain's folder belongs to.
-fn run_of(folder: &Path) -> &Path {
+/// The run that the folder of a chain belongs to.
+pub fn run_of(folder: &Path) -> &Path {
     let is_chain = folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with("chain-"));
     if is_chain { folder.parent().unwrap_or(folder) } else { folder }
 }

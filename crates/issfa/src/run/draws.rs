@@ -5,6 +5,7 @@
 //! run that is extended stays even.
 
 use super::checkpoint::Belongings;
+use super::checksums::run_of;
 use super::codec::{
     Sizes, check_preprocessing, put_preprocessing, put_spectra, put_state, take_preprocessing, take_spectra,
     take_state_of,
@@ -177,7 +178,7 @@ fn open_known(path: &Path, checksum: &str) -> Result<Stored> {
             Err(Error::malformed(path, problem))
         }
     });
-    let run = path.parent().and_then(Path::parent).unwrap_or(path);
+    let run = run_of(path.parent().and_then(Path::parent).unwrap_or(path));
     let resume = action(Verb::Resume).on(run.display());
     opened.map_err(|error| {
         error
@@ -246,18 +247,18 @@ impl KeptDraws {
     }
 }
 
-/// Draws of several chains in turn, as many as one chain has, so that what goes through them takes as long as with one.
+/// Draws of several chains, as many in all as one chain has, so that what goes through them takes as long as with one.
 pub struct DrawsOfChains<'a> {
     list: Vec<(&'a KeptDraws, usize)>,
 }
 
 impl<'a> DrawsOfChains<'a> {
-    /// The first draw of the first chain, the second of the second, and so on; chains without any are left out.
+    /// Evenly spaced among those of all chains, one chain after the other.
     pub fn new(chains: impl Iterator<Item = &'a KeptDraws>) -> DrawsOfChains<'a> {
-        let chains: Vec<&KeptDraws> = chains.filter(|draws| !draws.is_empty()).collect();
+        let chains: Vec<&KeptDraws> = chains.collect();
+        let all: Vec<_> = chains.iter().flat_map(|&draws| (0..draws.len()).map(move |at| (draws, at))).collect();
         let longest = chains.iter().map(|draws| draws.len()).max().unwrap_or(0);
-        let in_turn = (0..longest).map(|at| (chains[at % chains.len()], at));
-        DrawsOfChains { list: in_turn.filter(|(draws, at)| *at < draws.len()).collect() }
+        DrawsOfChains { list: (0..longest).map(|place| all[place * all.len() / longest]).collect() }
     }
 
     /// How many there are.

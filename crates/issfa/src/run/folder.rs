@@ -10,6 +10,8 @@ use crate::numeric::files::write_atomically;
 use crate::run::checkpoint;
 use crate::run::checksums::{CHECKSUMS, Checksums};
 use crate::structure::{Shelf, Structure, expression};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// Settings and record.
@@ -104,7 +106,7 @@ impl Run {
     pub fn started_chains(&self) -> Vec<u32> {
         let has_started = |chain: &u32| {
             let folder = Run::chain_folder(&self.folder, *chain);
-            folder.join(TRACE).is_file() || checkpoint::exists(&folder)
+            checkpoint::exists(&folder) || has_rows(&folder.join(TRACE))
         };
         (1..=self.checked.settings.chains).filter(has_started).collect()
     }
@@ -170,6 +172,11 @@ impl Run {
         }
         Ok(Some(reference))
     }
+}
+
+/// Whether a table has more than a line of names: a chain begins with that, and has a checkpoint before its first row.
+fn has_rows(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| BufReader::new(file).lines().nth(1).is_some())
 }
 
 /// The folders that commands make; [`Held`](super::held::Held) is how they are written to.

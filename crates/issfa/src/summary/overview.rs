@@ -105,7 +105,9 @@ impl Overview {
         fitted.chains.iter().for_each(|chain| add(&mut counters, &chain.counters));
         let chains: Vec<Vec<TraceRow>> = fitted.chains.iter().map(|chain| chain.trace.clone()).collect();
         let after = |rows: &Vec<TraceRow>| rows.iter().filter(|row| row.sweep > burn_in).cloned().collect();
-        let kept: Vec<Vec<TraceRow>> = chains.iter().map(after).collect();
+        // A chain in burn-in has nothing to say yet.
+        let kept: Vec<Vec<TraceRow>> =
+            chains.iter().map(after).filter(|rows: &Vec<TraceRow>| !rows.is_empty()).collect();
         let table = &fitted.found().features.table;
         let n_kept = kept.iter().map(|rows| rows.len() / fitted.checked.thin as usize).sum();
         // What noise of variance 1, in the units of the trace, is of the data's mean square.
@@ -128,7 +130,7 @@ impl Overview {
             n_features_posterior: histogram(&kept),
             n_persistent: table.len(),
             n_carrying_95: carrying(table, 0.95),
-            n_agreeing: (chains.len() > 1).then(|| table.iter().filter(|row| row.chains == chains.len()).count()),
+            n_agreeing: (kept.len() > 1).then(|| table.iter().filter(|row| row.chains == kept.len()).count()),
             variance_explained: 1.0 - mean_of(&kept, |row| row.noise_variance) * noise_share,
             synchrony: fitted.found().synchrony.clone(),
             minka_dimension: fitted.evidence.as_ref().and_then(|curve| curve.best()),
