@@ -281,14 +281,10 @@ impl<R: Real> Prepared<R> {
         let record = known.record(&observations, &structure, theta, &preprocessing, &findings, &noise);
         let heldout = heldout_rows(rows, settings)?;
         let traces_heldout = heldout.is_some();
+        let way = (&preprocessing, filter.as_deref());
+        let load = |heldout: Rows| load_heldout(&heldout, &observations, &structure, way, settings);
         // Rank 0 alone looks at them, with features gathered.
-        let heldout = match heldout.filter(|_| comm.rank() == 0) {
-            Some(heldout) => {
-                let way = (&preprocessing, filter.as_deref());
-                Some(load_heldout(&heldout, &observations, &structure, way, settings)?)
-            }
-            None => None,
-        };
+        let heldout = heldout.filter(|_| comm.rank() == 0).map(load).transpose()?;
         let (mask, space) = (observations.mask().clone(), observations.space().cloned());
         let about = About {
             checked,
