@@ -126,24 +126,25 @@ def concurrent(study):
     transform = ["transform", "whole", "sim/heldout.npy", "--out", "here", "--quiet"]
     simulate = ["simulate", "--seed", 5, "--rows", 90, "--heldout-rows", 20, "--grid", "40x20", "--features", 5, "--density", 0.2,
                 "--out", "here", "--quiet"]
-    # What is there before, the two commands, and what may be there afterwards.
+    # What is there before, the two commands, and what each of them makes of it, where it is not refused.
     pairs = {
-        "resume, resume": ("part", resume, resume, ["whole"]),
-        "fit, fit": (None, study.fit("here"), study.fit("here"), ["whole"]),
+        "resume, resume": ("part", resume, resume, ["whole", "whole"]),
+        "fit, fit": (None, study.fit("here"), study.fit("here"), ["whole", "whole"]),
         "fit, other fit": (None, study.fit("here"), study.fit("here", seed=8), ["whole", "other"]),
-        "fit, resume": (None, study.fit("here"), resume, ["whole"]),
+        "fit, resume": (None, study.fit("here"), resume, ["whole", "whole"]),
         "resume, fit --overwrite": ("part", resume, study.fit("here", "--overwrite", seed=8), ["whole", "other"]),
         "fit --overwrite, fit --overwrite": ("part", study.fit("here", "--overwrite"), study.fit("here", "--overwrite", seed=8),
                                              ["whole", "other"]),
-        "resume, report": ("part", resume, ["report", "here", "--quiet"], ["whole"]),
-        "merge, merge": (None, merge, merge, ["merged"]),
-        "transform, transform --overwrite": ("transformed", transform + ["--overwrite"], transform + ["--overwrite"], ["transformed"]),
-        "simulate, simulate": (None, simulate, simulate, ["sim"]),
+        "resume, report": ("part", resume, ["report", "here", "--quiet"], ["whole", None]),
+        "merge, merge": (None, merge, merge, ["merged", "merged"]),
+        "transform, transform --overwrite": ("transformed", transform + ["--overwrite"], transform + ["--overwrite"],
+                                             ["transformed", "transformed"]),
+        "simulate, simulate": (None, simulate, simulate, ["sim", "sim"]),
     }
     outcomes, bad = {}, []
     for number in range(study.tries(50)):
         name = list(pairs)[number % len(pairs)]
-        before, first, second, allowed = pairs[name]
+        before, first, second, makes = pairs[name]
         study.remove("here")
         if before:
             study.copy(before, "here")
@@ -154,6 +155,7 @@ def concurrent(study):
         codes = [code for code, _ in ends]
         outcome = "both ran, one after the other" if codes == [0, 0] else "one was refused"
         sound = sorted(map(str, codes)) in (["0", "0"], ["0", "2"])
+        allowed = [made for code, made in zip(codes, makes) if code == 0 and made] or [before]
         if not sound or study.digest("here") not in [study.digest(end) for end in allowed] or study.litter("here"):
             bad.append({"commands": name, "codes": codes, "errors": [error for _, error in ends], "litter": study.litter("here")})
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
