@@ -13,6 +13,8 @@ use issfa::run::folder::Run;
 use issfa::run::held::Held;
 use issfa::run::settings::{Precision, Settings};
 use issfa::run::trace::TraceRow;
+use issfa::run::until::{Until, Window};
+use issfa::summary::Fitted;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -111,7 +113,8 @@ fn run_fit<R: Real>(settings: &Settings, out: &Path, size: usize, n_sweeps: u64)
         let request = Request { ranks: ranks(comm, &settings), ..request };
         Session::new(request, Some(out)).unwrap().run(&mut Quiet { n_left: n_sweeps }).unwrap()
     });
-    let expected = if n_sweeps > settings.sweeps { Ending::Finished } else { Ending::Stopped };
+    let expected =
+        if n_sweeps > settings.sweeps * u64::from(settings.chains) { Ending::Finished } else { Ending::Stopped };
     assert!(endings.iter().all(|ending| *ending == expected), "{endings:?}");
 }
 
@@ -299,4 +302,33 @@ fn ranks_learn_that_a_folder_is_in_use() {
     assert!(refusals.iter().all(|refusal| refusal.contains(&process)), "{refusals:?}");
     drop(held);
     assert!(!out.exists(), "nothing was made");
+}
+
+#[test]
+fn chains_that_are_to_settle_have_the_same_looks_however_they_are_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let settings = Settings {
+        chains: 2,
+        sweeps: 450,
+        until: Until::Settled,
+        burn_in: Some(20),
+        checkpoint_every: "0.1s".into(),
+        ..settings(folder.path(), Case { extras: true, ..Case::default() })
+    };
+    run_fit::<f32>(&settings, &place("whole"), 1, u64::MAX);
+    let run = Run::open(&place("whole")).unwrap();
+    assert_eq!(run.record.window, Some(Window { burn_in: 400, sweeps: 450 }), "not settled after 200, and after 400");
+    let fitted = Fitted::open(&place("whole")).unwrap();
+    assert_eq!(fitted.summary().n_kept, 2 * 25, "the first 400 sweeps of both chains are left out");
+    assert!(fitted.trace().len() == 2 * 450);
+    run_fit::<f32>(&settings, &place("groups"), 2, u64::MAX);
+    assert_same(&place("whole"), &place("groups"), "two groups");
+    // In the first chain, in the second window of the first chain, and in that of the second.
+    for (n_sweeps, size) in [(120, 3), (430, 1), (700, 2)] {
+        let name = place(&format!("stopped after {n_sweeps}"));
+        run_fit::<f32>(&Settings { chains: 2, ..settings.clone() }, &name, 1, n_sweeps);
+        run_resume(&name, size);
+        assert_same(&place("whole"), &name, &format!("stopped after {n_sweeps} sweeps"));
+    }
 }

@@ -17,6 +17,7 @@ use issfa::run::held::Held;
 use issfa::run::inputs;
 use issfa::run::settings::ThetaStep;
 use issfa::run::settings::{Checked, Precision, Preset, Settings, USUAL_BURN_IN, USUAL_THIN};
+use issfa::run::until::{MOST_UNTIL_SETTLED, Until};
 use issfa::structure::{Shelf, expression};
 use issfa::summary::Fitted;
 use issfa::summary::overview::Overview;
@@ -70,9 +71,13 @@ pub struct FitOptions {
     /// The spectral curve: q, q^2, "q^2 + q", "q^2 + q'", axes
     #[arg(long)]
     pub curve: Option<String>,
-    /// Iterations in all (default 1000)
+    /// Iterations in all (default 1000; with --until settled at most so many, default 128000)
     #[arg(long)]
     pub sweeps: Option<u64>,
+    /// sweeps, or settled: go on until R-hat is at most 1.05 with 100 independent draws, looked at after 1000, 2000, 4000 ... sweeps
+    /// with the first half left out
+    #[arg(long, value_parser = named::<Until>(&["sweeps", "settled"]))]
+    pub until: Option<Until>,
     /// Iterations left out at the start (default 500, or two thirds of a shorter run)
     #[arg(long)]
     pub burn_in: Option<u64>,
@@ -200,6 +205,10 @@ impl FitOptions {
             settings.burn_in = None;
             settings.thin = settings.thin.filter(|thin| *thin != USUAL_THIN);
         }
+        if self.until == Some(Until::Settled) && settings.until == Until::Sweeps {
+            settings.sweeps = MOST_UNTIL_SETTLED;
+        }
+        set(&mut settings.until, self.until);
         set(&mut settings.sweeps, self.sweeps);
         settings.burn_in = self.burn_in.or(settings.burn_in);
         settings.thin = self.thin.or(settings.thin);
@@ -342,21 +351,25 @@ fn announce(about: &About, out: &Path, common: &Common) {
     let (checked, record) = (&about.checked, &about.record);
     let settings = &checked.settings;
     let chains = if settings.chains > 1 { format!("{} chains of ", settings.chains) } else { String::new() };
+    let until = match settings.until {
+        Until::Sweeps => String::new(),
+        Until::Settled => format!(" to the next look at whether they have settled, at most {} in all", settings.sweeps),
+    };
     let ranks = match (about.ranks.all.size(), about.ranks.n_groups) {
         (1, _) => String::new(),
         (size, 1) => format!(" on rank 0 of {size}"),
         (size, groups) => format!(" on rank 0 of {size} (chains in {groups} groups side by side)"),
     };
     common.say(&format!(
-        "fit: {} rows x {} sites ({}), {}, {}, about {} of memory{ranks}; {chains}{} sweeps ({} burn-in, then every {} kept); results in {}",
+        "fit: {} rows x {} sites ({}), {}, {}, about {} of memory{ranks}; {chains}{} sweeps{until} ({} burn-in, then every {} kept); results in {}",
         record.n_rows,
         record.n_sites,
         show_grid(about.structure.grid()),
         record.structure,
         about.precision,
         bytes(about.memory),
-        settings.sweeps,
-        checked.burn_in,
+        checked.window.sweeps,
+        checked.window.burn_in,
         ordinal(checked.thin),
         out.display(),
     ));

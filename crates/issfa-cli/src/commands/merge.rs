@@ -38,7 +38,8 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     if overview.minka_dimension.is_none() {
         common.say(&format!("issfa report {out} adds the eigenvalues of the data and their figure"));
     }
-    let go_on = if merge.sweep < merge.settings.sweeps { format!(", issfa resume {out}") } else { String::new() };
+    let go_on =
+        if merge.sweep < merge.runs[0].checked.window.sweeps { format!(", issfa resume {out}") } else { String::new() };
     common.say(&format!("done: {out}; next: issfa summary {out}{go_on}"));
     Ok(())
 }
@@ -55,7 +56,7 @@ fn announce(merge: &Merge, out: &Path, common: &Common) {
         record.structure,
         merge.chains.len(),
         merge.sweep,
-        checked.burn_in,
+        checked.window.burn_in,
         ordinal(checked.thin),
         out.display(),
     ));

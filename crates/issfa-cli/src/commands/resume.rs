@@ -2,7 +2,7 @@
 
 use super::fit::{RankOptions, early_signals, require, run_session};
 use crate::Outcome;
-use crate::options::Common;
+use crate::options::{Common, named};
 use crate::ranks::Job;
 use crate::signals::Signals;
 use clap::Args;
@@ -11,18 +11,24 @@ use issfa::run::checkpoint;
 use issfa::run::folder::Run;
 use issfa::run::held::Held;
 use issfa::run::settings::{MOST_SWEEPS, parse_duration};
+use issfa::run::until::Until;
 use issfa::{Error, Result};
 use std::path::PathBuf;
 
 /// Go on with a run that was stopped, with the same bits as one never stopped; or extend it
 #[derive(Args)]
-#[command(after_help = "Examples:\n  issfa resume run\n  issfa resume run --sweeps +500")]
+#[command(
+    after_help = "Examples:\n  issfa resume run\n  issfa resume run --sweeps +500\n  issfa resume run --until settled --time-budget 2h"
+)]
 pub struct Options {
     /// The run folder
     run: PathBuf,
     /// The new number of sweeps; +500 adds to the old one
     #[arg(long, allow_hyphen_values = true)]
     sweeps: Option<String>,
+    /// sweeps, or settled: go on until R-hat is at most 1.05 with 100 independent draws
+    #[arg(long, value_parser = named::<Until>(&["sweeps", "settled"]))]
+    until: Option<Until>,
     /// Stop again after this time: 90s, 5m, 2h
     #[arg(long, value_name = "TIME")]
     time_budget: Option<String>,
@@ -36,10 +42,9 @@ pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
     if !checkpoint::exists(&options.run) {
         require(&options.run, "run folder with a checkpoint", "checkpoint/state.safetensors")?;
     }
+    let sweeps = options.sweeps.as_deref().map(|text| new_sweeps(text, run.checked.window.sweeps)).transpose()?;
+    run.checked = run.checked.extended(sweeps, options.until);
     let settings = &mut run.checked.settings;
-    if let Some(text) = &options.sweeps {
-        settings.sweeps = new_sweeps(text, settings.sweeps)?;
-    }
     settings.time_budget = options.time_budget.clone();
     run.checked.time_budget =
         options.time_budget.as_deref().map(|text| parse_duration("time-budget", text)).transpose()?;

@@ -234,7 +234,7 @@ fn oracle_features<R: Real>(
 }
 
 fn mean_features(fitted: &Fitted) -> f64 {
-    let (burn_in, thin) = (fitted.checked.burn_in, fitted.checked.thin);
+    let (burn_in, thin) = (fitted.checked.window.burn_in, fitted.checked.thin);
     let rows = fitted.traces().into_iter().flatten();
     let kept: Vec<f64> = rows
         .filter(|row| row.sweep > burn_in && (row.sweep - burn_in).is_multiple_of(thin))

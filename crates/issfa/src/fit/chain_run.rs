@@ -113,14 +113,24 @@ fn earlier<R: Real>(
     let mut checkpoint = checkpoint::decode::<R>(&stored, &fingerprint, &sizes, about.with_reconstruction().is_some())?;
     let posterior = std::mem::replace(&mut checkpoint.posterior, Posterior::new(None));
     let (counters, sweep) = (checkpoint.counters.clone(), checkpoint.sweep);
-    if posterior.n_kept != about.schedule(number).n_kept(sweep) {
+    let schedule = about.schedule(number);
+    // What was kept of the window before.
+    let is_over = sweep == schedule.burn_in && posterior.n_kept > 0;
+    if posterior.n_kept != schedule.n_kept(sweep) && !is_over {
         return Err(stored.damaged(format!("it has kept {} of {sweep} sweeps", posterior.n_kept)));
     }
     let trace = sink.go_on_with_chain(number, about, &stored, (sweep, posterior.n_kept))?;
     if trace.len() as u64 != sweep {
         return Err(stored.damaged(format!("it is of sweep {sweep}, but its trace has {} rows", trace.len())));
     }
-    Ok(Some((Account { posterior, counters, trace, sweep, fingerprint }, checkpoint)))
+    let mut account = Account { posterior, counters, trace, sweep, fingerprint };
+    if is_over {
+        account.posterior = Posterior::new(about.with_reconstruction());
+        // Twice: the checkpoint before is to know nothing of what is let go either.
+        account.save(number, sweep, &checkpoint.state, sink.as_mut())?;
+        account.save(number, sweep, &checkpoint.state, sink.as_mut())?;
+    }
+    Ok(Some((account, checkpoint)))
 }
 
 impl<'a, R: Real> ChainRun<'a, R> {

@@ -22,6 +22,7 @@ use crate::run::held::{Held, refuse_links};
 use crate::run::record::{ChainStream, InputRecord, Record, Recorded};
 use crate::run::settings::{Precision, Settings};
 use crate::run::trace;
+use crate::run::until::Until;
 use crate::structure::Structure;
 use crate::summary::results::compare_chains;
 use crate::summary::{Found, Results};
@@ -330,10 +331,16 @@ fn common_sweep(runs: &[Run], chains: &[Source]) -> Result<u64> {
 
 /// The commands that bring all chains to the greatest length that any is planned to have: a run cannot be made shorter.
 fn how_to_even_out(runs: &[Run], chains: &[Source], done: &[u64]) -> String {
-    let target = runs.iter().map(|run| run.checked.settings.sweeps).max().unwrap_or(0);
+    let target = runs.iter().map(|run| run.checked.window.sweeps).max().unwrap_or(0);
     let is_behind = |at: usize| chains.iter().zip(done).any(|(source, sweep)| source.run == at && *sweep < target);
     let behind = (0..runs.len()).filter(|at| is_behind(*at));
-    let longer = |at: usize| action(Verb::Resume).on(runs[at].folder.display()).with(setting("sweeps").to(target));
+    let longer = |at: usize| {
+        let resume = action(Verb::Resume).on(runs[at].folder.display()).with(setting("sweeps").to(target));
+        match runs[at].checked.settings.until {
+            Until::Sweeps => resume,
+            Until::Settled => resume.with(setting("until").to("sweeps")),
+        }
+    };
     behind.map(|at| longer(at).to_string()).collect::<Vec<_>>().join("; ")
 }
 
@@ -382,6 +389,7 @@ fn parts(run: &Run) -> Result<Vec<(&'static str, &'static str, Value)>> {
     Ok(vec![
         ("data", "record.side_checksums", value(Value::try_from(side))),
         ("settings", "structure", Value::String(structure.identity())),
+        ("settings", "the first sweep that may be kept", Value::Integer(run.checked.window.burn_in as i64 + 1)),
         ("settings", "the decomposition of the structure", Value::String(structure.probe())),
         ("settings", "", value(Value::try_from(settings))),
         ("data", "record", value(Value::try_from(record))),

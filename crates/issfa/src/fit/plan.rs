@@ -163,7 +163,7 @@ fn plan_in<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Want
         memory_bytes,
         memory_available: memory::available(),
         spill_bytes: if settings.spill.is_some() { (n_rows * n_sites * R::BYTES) as u64 } else { 0 },
-        sweeps: settings.sweeps,
+        sweeps: checked.window.sweeps,
         chains: settings.chains,
         slice_rows: [slices[0].n_rows, slices[1].n_rows],
         slice_features: slices[1].n_features.round() as usize,
@@ -191,7 +191,7 @@ impl Planned<'_> {
         Needs {
             n_features,
             seconds_per_sweep,
-            total_seconds: f64::from(settings.chains) * settings.sweeps as f64 * seconds_per_sweep,
+            total_seconds: f64::from(settings.chains) * self.checked.window.sweeps as f64 * seconds_per_sweep,
             disk_bytes: disk_needed(self.checked, self.n_rows, [self.n_sites, self.n_grid], n_features, self.bytes),
         }
     }

@@ -23,6 +23,7 @@ use crate::run::inputs;
 use crate::run::record::{ChainStream, InputRecord, Record, Recorded};
 use crate::run::settings::{Checked, FORMAT, Init, Settings};
 use crate::run::trace::UserUnits;
+use crate::run::until::Window;
 use crate::spectral::load::{Loaded, training_rows};
 use crate::structure::{Shelf, Spectrum, Structure};
 use crate::summary::{Fitted, Found, Results};
@@ -235,7 +236,8 @@ impl<R: Real> Prepared<R> {
         let (streams, noise) = earlier.map_or((Vec::new(), None), |Earlier { record, noise, .. }| {
             (record.streams, Some(noise.ok_or(record.noise_is_white_since)))
         });
-        let known = Known { inputs: records, side_checksums: side, heldout_checksum, streams, noise };
+        let window = checked.later_window();
+        let known = Known { inputs: records, side_checksums: side, heldout_checksum, streams, window, noise };
         Prepared::from_observations(checked, &rows, observations, structure, ranks, known)
     }
 
@@ -405,8 +407,8 @@ impl About {
         Schedule {
             seed,
             chain,
-            sweeps: settings.sweeps,
-            burn_in: self.checked.burn_in,
+            sweeps: self.checked.window.sweeps,
+            burn_in: self.checked.window.burn_in,
             thin: self.checked.thin,
             kernels: settings.sweep.kernels.clone(),
         }
@@ -442,6 +444,7 @@ struct Known {
     side_checksums: Vec<String>,
     heldout_checksum: Option<String>,
     streams: Vec<ChainStream>,
+    window: Option<Window>,
     noise: noise::Known,
 }
 
@@ -485,6 +488,7 @@ impl Known {
                 Noise::Filtered(_) => None,
             },
             streams: self.streams,
+            window: self.window,
             checksum: None,
         }
     }

@@ -4,6 +4,7 @@ use super::chain_run::{Account, ChainRun, Watcher};
 use super::folder_sink::FolderSink;
 use super::memory_sink::MemorySink;
 use super::prepared::{About, Earlier, Prepared, Request};
+use super::ranks;
 use super::sink::Sink;
 use super::{Ending, Observer};
 use crate::chain::Posterior;
@@ -16,6 +17,7 @@ use crate::run::draws::{DrawsPlace, KeptDraws};
 use crate::run::folder::{Output, Run};
 use crate::run::held::Held;
 use crate::run::settings::{Precision, Settings};
+use crate::run::until::{Until, Window};
 use crate::run::{checkpoint, inputs};
 use crate::structure::Shelf;
 use crate::summary::results::compare_chains;
@@ -42,7 +44,10 @@ pub struct Session {
 trait Engine: Send {
     fn about(&self) -> &About;
     fn begin(&mut self, sink: &mut Option<Box<dyn Sink>>) -> Result<()>;
-    fn run(&mut self, observer: &mut dyn Observer, sink: &mut Option<Box<dyn Sink>>) -> Result<Ending>;
+    /// Runs all chains to the end of the window.
+    fn run(&mut self, watcher: &mut Watcher, sink: &mut Option<Box<dyn Sink>>) -> Result<Ending>;
+    /// Has another window before it.
+    fn set_window(&mut self, window: Window);
     fn evidence(&self) -> Option<EvidenceCurve>;
     /// What all chains have found together so far, on the first rank of all.
     fn found(&self) -> Option<&Found>;
@@ -128,12 +133,10 @@ impl Session {
     /// Goes on with a fitted model until it has done `sweeps` in all; the rows are those it was fitted to.
     pub fn go_on(fitted: &Fitted, rows: Rows, sweeps: u64) -> Result<Session> {
         let held = fitted.folder.as_deref().map(Held::of_run).transpose()?;
-        let mut settings = fitted.settings().clone();
-        if sweeps < settings.sweeps {
+        if sweeps < fitted.checked.window.sweeps {
             return Err(Error::setting("sweeps", sweeps, "a run cannot be made shorter"));
         }
-        settings.sweeps = sweeps;
-        let mut request = Request::new(rows, settings.check()?);
+        let mut request = Request::new(rows, fitted.checked.clone().extended(Some(sweeps), None));
         let (name, mask, record) = (fitted.name(), fitted.mask.clone(), fitted.record.clone());
         let noise = fitted.noise.as_ref().map(|filter| filter.reference().clone());
         request.earlier = Some(Earlier { name, mask, record, noise });
@@ -177,11 +180,56 @@ impl Session {
             self.engine.begin(&mut self.sink)?;
             self.has_begun = true;
         }
-        let ending = self.engine.run(observer, &mut self.sink)?;
+        let checked = &self.about().checked;
+        let mut watcher = Watcher {
+            observer,
+            deadline: checked.time_budget.map(|budget| Instant::now() + budget),
+            save_every: checked.checkpoint_every,
+            sweeps_to_come: 0,
+        };
+        let mut ending = self.engine.run(&mut watcher, &mut self.sink)?;
+        while ending == Ending::Finished && self.looks_further(watcher.observer)? {
+            ending = self.engine.run(&mut watcher, &mut self.sink)?;
+        }
         if ending == Ending::Finished && self.about().is_first_of_all() {
             self.add_evidence(observer)?;
         }
         Ok(ending)
+    }
+
+    /// Whether a run that is to settle has not, and goes on: what it was looked at by is left out then, and as many sweeps are
+    /// to come. The first of all ranks looks, for all.
+    fn looks_further(&mut self, observer: &mut dyn Observer) -> Result<bool> {
+        let about = self.engine.about();
+        let (sweeps, next, all) = (about.checked.window.sweeps, about.checked.next_window(), about.ranks.all.clone());
+        if about.checked.settings.until == Until::Sweeps {
+            return Ok(false);
+        }
+        all.all_gather(&[]);
+        let mut restless = match self.fitted()? {
+            Some(fitted) if about.is_first_of_all() => fitted.summary().restless(),
+            _ => Vec::new(),
+        };
+        if restless.len() > MOST_NAMED {
+            let n_more = restless.split_off(MOST_NAMED).len();
+            restless.push(format!("and {n_more} more"));
+        }
+        let is_settled = ranks::told(all.as_ref(), || restless.is_empty());
+        match (is_settled, next) {
+            (true, _) => observer.note(&format!("settled at sweep {sweeps}")),
+            (false, None) => {
+                observer.note(&format!("not settled, and all {sweeps} sweeps are used up: {}", restless.join(", ")));
+            }
+            (false, Some(window)) => {
+                let (why, further) = (restless.join(", "), window.sweeps);
+                observer.note(&format!("not settled at sweep {sweeps}: {why}; looks again at sweep {further}"));
+                self.engine.set_window(window);
+                let about = self.engine.about();
+                self.sink.as_mut().filter(|_| about.is_first_of_all()).map_or(Ok(()), |sink| sink.go_on(about))?;
+                all.all_gather(&[]);
+            }
+        }
+        Ok(!is_settled && next.is_some())
     }
 
     /// The eigenvalues of the data and the evidence for principal components, where they take little time beside the fit.
@@ -225,6 +273,9 @@ impl Session {
         Ok(Some(fitted))
     }
 }
+
+/// How many of those that keep a run from being settled are named.
+const MOST_NAMED: usize = 6;
 
 /// Every group of ranks has begun: rank 0 puts the new fit in its place, and the others go on there.
 fn take_place(about: &About, sink: &mut Option<Box<dyn Sink>>) -> Result<()> {
@@ -297,27 +348,31 @@ impl<R: Real> Engine for Task<R> {
         Ok(())
     }
 
-    fn run(&mut self, observer: &mut dyn Observer, sink: &mut Option<Box<dyn Sink>>) -> Result<Ending> {
+    fn set_window(&mut self, window: Window) {
+        let about = &mut self.prepared.about;
+        about.checked.window = window;
+        about.record.window = about.checked.later_window();
+    }
+
+    fn run(&mut self, watcher: &mut Watcher, sink: &mut Option<Box<dyn Sink>>) -> Result<Ending> {
         let is_new = std::mem::take(&mut self.is_new);
         let about = &self.prepared.about;
         let n_chains = about.checked.settings.chains;
         let own: Vec<u32> = (1..=n_chains).filter(|&chain| about.ranks.runs_chain(chain)).collect();
-        let mut watcher = Watcher {
-            observer,
-            deadline: about.checked.time_budget.map(|budget| Instant::now() + budget),
-            save_every: about.checked.checkpoint_every,
-            sweeps_to_come: 0,
-        };
+        if about.record.window.is_some() {
+            // What the window before has left is let go of for all chains at once.
+            own.iter().try_for_each(|&number| ChainRun::start(&self.prepared, number, None, sink).map(|_| ()))?;
+        }
         let mut ending = Ending::Finished;
         for (at, &number) in own.iter().enumerate() {
-            watcher.sweeps_to_come = (own.len() - at - 1) as u64 * about.checked.settings.sweeps;
+            watcher.sweeps_to_come = (own.len() - at - 1) as u64 * about.checked.window.sweeps;
             let mut chain = ChainRun::start(&self.prepared, number, self.start.as_ref(), sink)?;
             if is_new && at == 0 {
                 take_place(about, sink)?;
             }
             let notes = sink.as_mut().map_or(Vec::new(), |sink| sink.take_notes());
             notes.iter().for_each(|note| watcher.observer.note(note));
-            ending = chain.run(&mut watcher, sink)?;
+            ending = chain.run(watcher, sink)?;
             if let (Some(mut account), Some(sink)) = (chain.into_account(), sink.as_mut()) {
                 let found = account.give_results(about, number, sink.as_mut())?;
                 // The sink has it in the checkpoint.
@@ -350,7 +405,7 @@ impl<R: Real> Engine for Task<R> {
 
     fn evidence(&self) -> Option<EvidenceCurve> {
         let About { record, checked, .. } = &self.prepared.about;
-        let n_sweeps = checked.settings.sweeps * u64::from(checked.settings.chains);
+        let n_sweeps = checked.window.sweeps * u64::from(checked.settings.chains);
         let is_cheap = evidence::is_cheap(record.n_rows, record.n_sites, n_sweeps);
         let data = &self.prepared.model.data;
         (is_cheap && !data.tiles().is_shared()).then(|| EvidenceCurve::of(data, self.prepared.about.unit()))

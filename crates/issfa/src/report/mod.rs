@@ -162,7 +162,7 @@ fn traces(fitted: &Fitted, chains: &[&[TraceRow]]) -> crate::figures::Figure {
         y_label: y_label.into(),
         x_label: "sweep".into(),
         series,
-        vertical: Some(Mark { at: fitted.checked.burn_in as f64, label: "burn-in ends".into() }),
+        vertical: Some(Mark { at: fitted.checked.window.burn_in as f64, label: "burn-in ends".into() }),
         horizontal: None,
         scale,
     };
@@ -181,7 +181,7 @@ fn traces(fitted: &Fitted, chains: &[&[TraceRow]]) -> crate::figures::Figure {
 }
 
 fn n_features(fitted: &Fitted, chains: &[&[TraceRow]]) -> crate::figures::Figure {
-    let after = chains.iter().copied().flatten().filter(|row| row.sweep > fitted.checked.burn_in);
+    let after = chains.iter().copied().flatten().filter(|row| row.sweep > fitted.checked.window.burn_in);
     let counts: Vec<f64> = after.map(|row| row.n_features as f64).collect();
     let (low, high) = counts.iter().fold((f64::INFINITY, 0.0f64), |(low, high), &k| (low.min(k), high.max(k)));
     if !low.is_finite() {

@@ -78,7 +78,8 @@ impl Run {
             let problem = format!("has chains = {n_chains}, but was merged of {n_streams}; write chains = {n_streams}");
             return Err(Error::Config { path, problem });
         }
-        Ok(Run { folder: folder.to_path_buf(), checked: settings.check()?, record })
+        let checked = settings.check()?.at(record.window);
+        Ok(Run { folder: folder.to_path_buf(), checked, record })
     }
 
     /// Settings and record.

@@ -13,3 +13,4 @@ pub mod record;
 pub mod reseal;
 pub mod settings;
 pub mod trace;
+pub mod until;

@@ -2,6 +2,7 @@
 
 use super::codec::Sizes;
 use super::settings::{FORMAT, Settings};
+use super::until::{Until, Window};
 use crate::data::Centering;
 use crate::data::runs::NamedRun;
 use crate::error::{Error, Result, Verb, action, setting};
@@ -90,6 +91,9 @@ pub struct Record {
     /// Of a merged run, the stream that each chain draws from; elsewhere empty, which means the usual ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub streams: Vec<ChainStream>,
+    /// The sweeps that a run which goes on until it has settled is about, after the first look at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
     /// In a file: what record and settings are known by. Elsewhere nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
@@ -305,6 +309,7 @@ impl Recorded {
     pub fn deciding(&self) -> Recorded {
         let Recorded { mut settings, mut record } = self.clone();
         settings.sweeps = 0;
+        settings.until = Until::Sweeps;
         settings.time_budget = None;
         settings.checkpoint_every = String::new();
         settings.chains = 0;
@@ -319,6 +324,7 @@ impl Recorded {
         settings.melodic = false;
         settings.background = None;
         record.version = String::new();
+        record.window = None;
         record.inputs.iter_mut().for_each(|input| input.path = PathBuf::new());
         record.runs.iter_mut().for_each(|run| run.name = String::new());
         record.graphs.iter_mut().for_each(|graph| graph.path = PathBuf::new());
@@ -360,6 +366,7 @@ mod tests {
             noise_checksum: None,
             noise_is_white_since: None,
             streams: Vec::new(),
+            window: None,
             checksum: None,
         };
         Recorded { settings, record }

@@ -1,6 +1,7 @@
 //! Settings of a fit: raw (as in TOML and on the command line, defaults here), then checked.
 
 use super::record::RECORD;
+use super::until::{Until, Window};
 use crate::data::grid::{parse_grid, show_grid};
 use crate::data::{Centering, Detrend, Missing};
 use crate::error::{Error, Result, setting};
@@ -47,8 +48,11 @@ pub struct Settings {
     /// A bundle of settings that goes first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
-    /// Iterations in all.
+    /// Iterations in all; at most, where a run ends when it has settled.
     pub sweeps: u64,
+    /// Whether it may end before: `settled`.
+    #[serde(skip_serializing_if = "Until::is_usual")]
+    pub until: Until,
     /// Sweeps left out at the start; left out: [`USUAL_BURN_IN`], or two thirds of a run that is not longer.
     #[serde(alias = "burn_in", skip_serializing_if = "Option::is_none")]
     pub burn_in: Option<u64>,
@@ -212,6 +216,7 @@ impl Default for Settings {
             curve: "q".into(),
             preset: None,
             sweeps: 1000,
+            until: Until::Sweeps,
             burn_in: None,
             thin: None,
             chains: 1,
@@ -304,8 +309,8 @@ pub struct Checked {
     pub settings: Settings,
     /// Whether double precision was not asked for, but needed.
     pub is_promoted: bool,
-    /// Sweeps left out at the start.
-    pub burn_in: u64,
+    /// The sweeps it is about, as far as is planned.
+    pub window: Window,
     /// Every so many sweeps one is kept.
     pub thin: u64,
     /// Where chains start.
@@ -366,7 +371,7 @@ impl Settings {
         self.noise_reference.check()?;
         let checked = Checked {
             is_promoted: false,
-            burn_in,
+            window: Window::first(self.until, self.sweeps, burn_in),
             thin,
             init: parse_init(&self.init)?,
             target_r2: self.target_r2.as_deref().map(parse_target_r2).transpose()?,
@@ -685,8 +690,11 @@ mod tests {
     fn short_runs_have_a_short_burn_in() {
         let schedule = |sweeps, burn_in, thin| {
             let checked = Settings { sweeps, burn_in, thin, ..Settings::default() }.check().unwrap();
-            assert_eq!((checked.settings.burn_in, checked.settings.thin), (Some(checked.burn_in), Some(checked.thin)));
-            (checked.burn_in, checked.thin)
+            assert_eq!(
+                (checked.settings.burn_in, checked.settings.thin),
+                (Some(checked.window.burn_in), Some(checked.thin))
+            );
+            (checked.window.burn_in, checked.thin)
         };
         assert_eq!(schedule(1000, None, None), (500, 5));
         assert_eq!(schedule(501, None, Some(1)), (500, 1));

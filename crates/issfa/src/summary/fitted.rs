@@ -242,7 +242,7 @@ impl Fitted {
         if draws.is_empty() {
             let problem = format!(
                 "has no kept draw yet: draws start after burn-in ({} sweeps); {} goes on with the run",
-                self.checked.burn_in,
+                self.checked.window.burn_in,
                 action(Verb::Resume)
             );
             return Err(Error::malformed(&self.name(), problem));
@@ -319,7 +319,8 @@ impl Fitted {
     }
 
     fn mean_of(&self, of: impl Fn(&TraceRow) -> f64) -> f64 {
-        let rows = self.chains.iter().flat_map(|chain| &chain.trace).filter(|row| row.sweep > self.checked.burn_in);
+        let rows =
+            self.chains.iter().flat_map(|chain| &chain.trace).filter(|row| row.sweep > self.checked.window.burn_in);
         let (sum, n) = rows.fold((0.0, 0.0), |(sum, n), row| (sum + of(row), n + 1.0));
         sum / n
     }

@@ -100,7 +100,7 @@ pub struct Overview {
 impl Overview {
     /// Of a fit that has started.
     pub fn of(fitted: &Fitted) -> Overview {
-        let (settings, record, burn_in) = (fitted.settings(), &fitted.record, fitted.checked.burn_in);
+        let (record, burn_in) = (&fitted.record, fitted.checked.window.burn_in);
         let mut counters = Counters::default();
         fitted.chains.iter().for_each(|chain| add(&mut counters, &chain.counters));
         let chains: Vec<Vec<TraceRow>> = fitted.chains.iter().map(|chain| chain.trace.clone()).collect();
@@ -124,7 +124,7 @@ impl Overview {
             noise_level: record.noise.as_ref().map(|noise| noise.level),
             chains: chains.len(),
             sweeps_done: fitted.chains.iter().map(|chain| chain.sweep).min().unwrap_or(0),
-            sweeps_planned: settings.sweeps,
+            sweeps_planned: fitted.checked.window.sweeps,
             burn_in,
             n_kept,
             n_features_posterior: histogram(&kept),
@@ -224,6 +224,25 @@ impl Overview {
             ));
         }
         verdict
+    }
+
+    /// What keeps the chains from being called settled: by R-hat, or by too few independent draws.
+    pub fn restless(&self) -> Vec<String> {
+        if self.n_kept < 4 {
+            return vec!["too few kept sweeps".into()];
+        }
+        let decides =
+            |name: &str| ["features", "noise variance", "ln likelihood"].contains(&name) || name.starts_with("theta");
+        let quantities = self.quantities.iter().filter(|quantity| decides(&quantity.name));
+        let quantities = quantities.map(|q| (q.name.clone(), q.split_r_hat, q.effective_sample_size));
+        let carrying = self.features.iter().take(self.n_carrying_95);
+        let features = carrying.map(|row| (format!("presence of feature {}", row.id), row.rhat, row.ess));
+        let doubt = |(name, r_hat, size): (String, f64, f64)| match (r_hat <= SETTLED, size < ENOUGH) {
+            (false, _) => Some(format!("{name} (R-hat {r_hat:.2})")),
+            (true, true) => Some(format!("{name} ({size:.0} independent draws)")),
+            (true, false) => None,
+        };
+        quantities.chain(features).filter_map(doubt).collect()
     }
 
     /// Twice as many sweeps after burn-in.
