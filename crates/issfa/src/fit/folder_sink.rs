@@ -30,22 +30,26 @@ use std::sync::Arc;
 pub struct FolderSink {
     held: Held,
     capacity: usize,
-    /// Of the chain that is running, and its number.
-    trace: Option<(u32, TraceWriter)>,
+    /// The chains that are running.
+    running: BTreeMap<u32, Running>,
     /// What belongs to the chains that were run: to their last checkpoint, with draws kept since.
     known: BTreeMap<u32, Belongings>,
-    /// Kept sweeps at the last checkpoint of the chain that is running.
-    n_kept: u64,
-    /// Whether draws were stored since the last checkpoint.
-    has_new_draws: bool,
     notes: Vec<String>,
+}
+
+/// A chain on its way.
+struct Running {
+    trace: TraceWriter,
+    /// Kept sweeps at its last checkpoint.
+    n_kept: u64,
+    /// Whether draws were stored since.
+    has_new_draws: bool,
 }
 
 impl FolderSink {
     /// A run in this folder.
     pub fn new(held: Held) -> FolderSink {
-        let (known, notes) = (BTreeMap::new(), Vec::new());
-        FolderSink { held, capacity: 1, trace: None, known, n_kept: 0, has_new_draws: false, notes }
+        FolderSink { held, capacity: 1, running: BTreeMap::new(), known: BTreeMap::new(), notes: Vec::new() }
     }
 
     fn chain_folder(&self, chain: u32) -> PathBuf {
@@ -132,12 +136,11 @@ impl Sink for FolderSink {
 
     fn take_place(&mut self) -> Result<()> {
         self.held.publish()?;
-        // The trace has another name now.
-        let reopen = |chain: u32| {
-            let path = self.chain_folder(chain).join(TRACE);
-            TraceWriter::reopen(&path, &self.known[&chain].trace).map(|trace| (chain, trace))
-        };
-        self.trace = self.trace.as_ref().map(|(chain, _)| reopen(*chain)).transpose()?;
+        // Traces have other names now.
+        for (&chain, running) in &mut self.running {
+            let path = Run::chain_folder(&self.held.place(), chain).join(TRACE);
+            running.trace = TraceWriter::reopen(&path, &self.known[&chain].trace)?;
+        }
         Ok(())
     }
 
@@ -189,7 +192,7 @@ impl Sink for FolderSink {
         let writer = TraceWriter::create(&folder.join(TRACE), about.record.theta.len())?;
         let preprocessing = self.kept(chain).create(&about.preprocessing)?;
         let belongings = Belongings { chain, trace: writer.mark(), draws: BTreeMap::new(), preprocessing };
-        (self.trace, self.n_kept, self.has_new_draws) = (Some((chain, writer)), 0, true);
+        self.running.insert(chain, Running { trace: writer, n_kept: 0, has_new_draws: true });
         self.known.insert(chain, belongings);
         Ok(())
     }
@@ -201,7 +204,7 @@ impl Sink for FolderSink {
         from: &Stored,
         (_, n_kept): (u64, u64),
     ) -> Result<Vec<TraceRow>> {
-        (self.capacity, self.n_kept) = (about.checked.settings.keep_draws, n_kept);
+        self.capacity = about.checked.settings.keep_draws;
         let belongings = checkpoint::belongings(from)?;
         if !belongings.draws.keys().all(|number| Draws::belongs(*number, n_kept, self.capacity)) {
             return Err(from.damaged("it knows of draws that cannot be"));
@@ -212,19 +215,21 @@ impl Sink for FolderSink {
         }
         self.kept(chain).drop_later(n_kept)?;
         let path = folder.join(TRACE);
-        self.trace = Some((chain, TraceWriter::reopen(&path, &belongings.trace)?));
+        let trace = TraceWriter::reopen(&path, &belongings.trace)?;
+        self.running.insert(chain, Running { trace, n_kept, has_new_draws: false });
         let rows = trace::read(&path, &belongings.trace)?;
         self.known.insert(chain, belongings);
         Ok(rows)
     }
 
     fn sweep(&mut self, row: &TraceRow) -> Result<()> {
-        self.trace.as_mut().map_or(Ok(()), |(_, trace)| trace.push(row))
+        self.running.get_mut(&row.chain).map_or(Ok(()), |running| running.trace.push(row))
     }
 
     fn draw(&mut self, chain: u32, number: u64, draw: Bundle) -> Result<()> {
-        self.has_new_draws = true;
         self.kept(chain).store(number, &draw)?;
+        let running = self.running.get_mut(&chain).expect("a chain begins before it keeps draws");
+        running.has_new_draws = true;
         let known = self.known.get_mut(&chain).expect("a chain begins before it keeps draws");
         known.draws.insert(number, draw.checksum());
         Ok(())
@@ -235,11 +240,12 @@ impl Sink for FolderSink {
     fn save(&mut self, chain: u32, n_kept: u64, checkpoint: Bundle) -> Result<()> {
         self.held.check()?;
         let folder = self.chain_folder(chain);
-        let (_, trace) = self.trace.as_mut().expect("a chain begins before it is saved");
-        trace.sync()?;
-        let mark = trace.mark();
-        if std::mem::take(&mut self.has_new_draws) {
-            self.kept(chain).sync()?;
+        let kept = self.kept(chain);
+        let running = self.running.get_mut(&chain).expect("a chain begins before it is saved");
+        running.trace.sync()?;
+        let mark = running.trace.mark();
+        if std::mem::take(&mut running.has_new_draws) {
+            kept.sync()?;
         }
         let known = self.known.get_mut(&chain).expect("a chain begins before it is saved");
         known.trace = mark;
@@ -247,13 +253,14 @@ impl Sink for FolderSink {
         checkpoint::save(&folder, checkpoint, known)?;
         sync_folder(checkpoint::path(&folder).parent().unwrap_or(&folder))?;
         sync_folder(&folder)?;
-        let before = std::mem::replace(&mut self.n_kept, n_kept);
-        self.kept(chain).prune(&[n_kept, before])
+        let before = std::mem::replace(&mut running.n_kept, n_kept);
+        kept.prune(&[n_kept, before])
     }
 
     fn finish_chain(&mut self, chain: u32) -> Result<()> {
         checkpoint::forget_previous(&self.chain_folder(chain))?;
-        self.kept(chain).prune(&[self.n_kept])
+        let n_kept = self.running.remove(&chain).map_or(0, |running| running.n_kept);
+        self.kept(chain).prune(&[n_kept])
     }
 
     fn results(&mut self, chain: u32, about: &About, found: &Found) -> Result<()> {

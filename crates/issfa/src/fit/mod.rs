@@ -14,6 +14,7 @@ mod prepared;
 mod ranks;
 mod save;
 mod session;
+mod side_by_side;
 mod sink;
 
 pub use denoised::DenoisedRows;

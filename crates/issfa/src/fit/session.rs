@@ -5,6 +5,7 @@ use super::folder_sink::FolderSink;
 use super::memory_sink::MemorySink;
 use super::prepared::{About, Earlier, Prepared, Request};
 use super::ranks;
+use super::side_by_side;
 use super::sink::Sink;
 use super::{Ending, Observer};
 use crate::chain::Posterior;
@@ -364,29 +365,35 @@ impl<R: Real> Engine for Task<R> {
             own.iter().try_for_each(|&number| ChainRun::start(&self.prepared, number, None, sink).map(|_| ()))?;
         }
         let mut ending = Ending::Finished;
-        for (at, &number) in own.iter().enumerate() {
-            watcher.sweeps_to_come = (own.len() - at - 1) as u64 * about.checked.window.sweeps;
-            let mut chain = ChainRun::start(&self.prepared, number, self.start.as_ref(), sink)?;
-            if is_new && at == 0 {
-                take_place(about, sink)?;
+        let n_at_once = side_by_side::n_at_once(about, own.len(), R::BYTES);
+        for (at, numbers) in own.chunks(n_at_once).enumerate() {
+            watcher.sweeps_to_come = (own.len().div_ceil(n_at_once) - at - 1) as u64 * about.checked.window.sweeps;
+            let mut chains = Vec::with_capacity(numbers.len());
+            for &number in numbers {
+                chains.push(ChainRun::start(&self.prepared, number, self.start.as_ref(), sink)?);
+                if is_new && number == own[0] {
+                    take_place(about, sink)?;
+                }
             }
             let notes = sink.as_mut().map_or(Vec::new(), |sink| sink.take_notes());
             notes.iter().for_each(|note| watcher.observer.note(note));
-            ending = chain.run(watcher, sink)?;
-            if let (Some(mut account), Some(sink)) = (chain.into_account(), sink.as_mut()) {
+            let endings = side_by_side::run(&mut chains, watcher, sink)?;
+            for ((&number, chain), ending) in numbers.iter().zip(chains).zip(&endings) {
+                let (Some(mut account), Some(sink)) = (chain.into_account(), sink.as_mut()) else { continue };
                 let found = account.give_results(about, number, sink.as_mut())?;
                 // The sink has it in the checkpoint.
                 account.posterior = Posterior::new(None);
                 self.chains.insert(number, (account, found));
-                if ending == Ending::Finished {
+                if *ending == Ending::Finished {
                     sink.finish_chain(number)?;
                 }
-                // Chains of other groups may be on their way.
-                if about.is_first_of_all() && about.ranks.n_groups == 1 {
-                    self.found = Some(join(&mut self.chains, about, sink.as_mut())?);
-                }
             }
-            if ending != Ending::Finished {
+            // Chains of other groups may be on their way.
+            if let Some(sink) = sink.as_mut().filter(|_| about.is_first_of_all() && about.ranks.n_groups == 1) {
+                self.found = Some(join(&mut self.chains, about, sink.as_mut())?);
+            }
+            if let Some(early) = endings.into_iter().find(|ending| *ending != Ending::Finished) {
+                ending = early;
                 break;
             }
         }
