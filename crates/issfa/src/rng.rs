@@ -52,18 +52,12 @@ pub enum Purpose {
     PairRotation = 26,
     /// Which features change their sign.
     SignFlip = 27,
-    /// The order of features that few rows use (part 0), then, by feature, rows that may join (index 0) and what becomes of it.
-    FewRows = 28,
-    /// Such a feature, drawn anew, by tile.
-    FewRowsFeature = 29,
     /// Rows that were not part of the fit, by row.
     NewRows = 30,
     /// Which cells are hidden for a test.
     HiddenCells = 31,
     /// Circular shifts of time courses.
     SynchronyShifts = 32,
-    /// What was not observed of rows that may use a feature that few rows use.
-    FewRowsMissing = 33,
 }
 
 /// The streams of one sweep of one chain.

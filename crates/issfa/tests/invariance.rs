@@ -109,14 +109,9 @@ fn masks_and_missing_cells() {
         let never = Tiny { joint_every: u64::MAX, ..tiny.clone() };
         cases.push((name, always, Subject::Kernels(vec![Kernel::Features, Kernel::Theta])));
         cases.push((name, never, Subject::Kernels(vec![Kernel::Features, Kernel::Theta])));
-        for kernel in [
-            Kernel::Features,
-            Kernel::Noise,
-            Kernel::SharedActivations,
-            Kernel::PairRotation,
-            Kernel::UniqueFeatures,
-            Kernel::FewRows,
-        ] {
+        for kernel in
+            [Kernel::Features, Kernel::Noise, Kernel::SharedActivations, Kernel::PairRotation, Kernel::UniqueFeatures]
+        {
             let subject =
                 if kernel == Kernel::Noise { Subject::Kernels(vec![Kernel::Features, kernel]) } else { alone(kernel) };
             cases.push((name, tiny.clone(), subject));
@@ -135,14 +130,6 @@ fn pairs_in_more_rows_than_a_chunk_holds() {
     let tiny = Tiny { n_rows: 67, applications: 1, ..Tiny::default() };
     let subject = Subject::Kernels(vec![Kernel::PairRotation]);
     check(&[(subject.name(), run(&tiny, &subject, 601, repeats() / 5))]);
-}
-
-/// More rows than may use a feature that is small.
-#[test]
-fn few_of_many_rows() {
-    let tiny = Tiny { n_rows: 12, ..Tiny::default() };
-    let subject = Subject::Kernels(vec![Kernel::FewRows]);
-    check(&[(subject.name(), run(&tiny, &subject, 701, repeats() / 2))]);
 }
 
 #[test]

@@ -109,11 +109,6 @@ impl<R> Projections<R> {
         self.columns.clone()
     }
 
-    /// To be called after [`Projections::features_changed`] by who knows the features at the columns all the same.
-    pub fn keep_columns(&mut self, columns: Arc<FeatureSpectra<R>>) {
-        self.columns = Some(columns);
-    }
-
     pub(super) fn set_columns(&mut self, columns: FeatureSpectra<R>) {
         self.columns = Some(Arc::new(columns));
     }
