@@ -11,6 +11,7 @@ use issfa::report::write_truth_figures;
 use issfa::run::folder::{FIGURES, Output};
 use issfa::run::held::Held;
 use issfa::run::settings::Settings;
+use issfa::run::until::Until;
 use issfa::simulation::Simulation;
 use std::path::PathBuf;
 
@@ -43,8 +44,10 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         input: vec![std::path::absolute(sim.join("observations.npy")).unwrap_or_default()],
         heldout: Some(std::path::absolute(sim.join("heldout.npy")).unwrap_or_default()),
         grid: Some(simulation.grid.clone()),
-        sweeps: 300,
-        burn_in: Some(150),
+        chains: 2,
+        until: Until::Settled,
+        sweeps: 4000,
+        burn_in: Some(250),
         thin: Some(5),
         keep_draws: 30,
         seed: 1,

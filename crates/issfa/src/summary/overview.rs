@@ -201,19 +201,20 @@ impl Overview {
     /// Whether the chains have settled, and how much more they would need.
     fn judge_mixing(&self) -> Vec<String> {
         let mut verdict = Vec::new();
-        let (k, others) = (&self.quantities[0], &self.quantities[1..]);
+        let deciding: Vec<&Quantity> = self.deciding().collect();
+        let (k, others) = (deciding[0], &deciding[1..]);
         if k.split_r_hat > SETTLED {
             let r_hat = k.split_r_hat;
             verdict
                 .push(format!("The number of features is still drifting (split R-hat {r_hat:.2}): {}.", self.longer()));
         }
-        let drifts = |q: &&Quantity| q.split_r_hat > SETTLED;
+        let drifts = |q: &&&Quantity| q.split_r_hat > SETTLED;
         let drifting: Vec<String> =
             others.iter().filter(drifts).map(|q| format!("{} ({:.2})", q.name, q.split_r_hat)).collect();
         if !drifting.is_empty() {
-            verdict.push(format!("Not settled yet, by split R-hat: {}. Give it more sweeps.", drifting.join(", ")));
+            verdict.push(format!("Not settled yet, by split R-hat: {}; {}.", drifting.join(", "), self.longer()));
         }
-        let few: Vec<&Quantity> = self.quantities.iter().filter(|q| q.effective_sample_size < ENOUGH).collect();
+        let few: Vec<&&Quantity> = deciding.iter().filter(|q| q.effective_sample_size < ENOUGH).collect();
         if drifting.is_empty() && k.split_r_hat <= SETTLED && !few.is_empty() {
             let names: Vec<String> =
                 few.iter().map(|q| format!("{} ({:.0})", q.name, q.effective_sample_size)).collect();
@@ -226,15 +227,19 @@ impl Overview {
         verdict
     }
 
+    /// What chains are judged by: the number of features first, then noise, theta and likelihood.
+    fn deciding(&self) -> impl Iterator<Item = &Quantity> {
+        let decides =
+            |name: &str| ["features", "noise variance", "ln likelihood"].contains(&name) || name.starts_with("theta");
+        self.quantities.iter().filter(move |quantity| decides(&quantity.name))
+    }
+
     /// What keeps the chains from being called settled: by R-hat, or by too few independent draws.
     pub fn restless(&self) -> Vec<String> {
         if self.n_kept < 4 {
             return vec!["too few kept sweeps".into()];
         }
-        let decides =
-            |name: &str| ["features", "noise variance", "ln likelihood"].contains(&name) || name.starts_with("theta");
-        let quantities = self.quantities.iter().filter(|quantity| decides(&quantity.name));
-        let quantities = quantities.map(|q| (q.name.clone(), q.split_r_hat, q.effective_sample_size));
+        let quantities = self.deciding().map(|q| (q.name.clone(), q.split_r_hat, q.effective_sample_size));
         let carrying = self.features.iter().take(self.n_carrying_95);
         let features = carrying.map(|row| (format!("presence of feature {}", row.id), row.rhat, row.ess));
         let doubt = |(name, r_hat, size): (String, f64, f64)| match (r_hat <= SETTLED, size < ENOUGH) {
@@ -245,10 +250,12 @@ impl Overview {
         quantities.chain(features).filter_map(doubt).collect()
     }
 
-    /// Twice as many sweeps after burn-in.
+    /// Twice as many sweeps after burn-in, or as many as it takes.
     fn longer(&self) -> String {
         let more = (self.sweeps_done.saturating_sub(self.burn_in)).max(100);
-        action(Verb::Resume).on(&self.run).with(setting("sweeps").to(format!("+{more}"))).to_string()
+        let resume = || action(Verb::Resume).on(&self.run);
+        let (longer, settled) = (setting("sweeps").to(format!("+{more}")), setting("until").to("settled"));
+        format!("{}, or {}", resume().with(longer), resume().with(settled))
     }
 }
 
