@@ -84,7 +84,7 @@ pub struct FitOptions {
     /// Keep every n-th iteration after burn-in (default 5, or all of a short run)
     #[arg(long)]
     pub thin: Option<u64>,
-    /// Independent chains, one after the other
+    /// Independent chains, side by side on the threads there are
     #[arg(long)]
     pub chains: Option<u32>,
     /// Same seed and data: same results
