@@ -5,10 +5,12 @@
 
 use crate::kernels::{Kernel, Phase, Turn};
 use crate::model::{GammaPrior, InverseGammaPrior, Model, NormalPrior, Priors, State, WeightMeanPrior, simulate};
+use crate::numeric::linalg::Real;
 use crate::rng::{Purpose, Streams};
 use crate::spectral::{Projections, SpectralData, Window};
 use crate::structure::{Curve, Direction, Spectrum, Structure, expression};
 use rayon::prelude::*;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// What is applied between "before" and "after".
@@ -30,7 +32,13 @@ impl Subject {
         }
     }
 
-    fn apply(&self, model: &mut Model<f64>, state: &mut State<f64>, projections: &mut Projections<f64>, turn: &Turn) {
+    fn apply<R: Real>(
+        &self,
+        model: &mut Model<R>,
+        state: &mut State<R>,
+        projections: &mut Projections<R>,
+        turn: &Turn,
+    ) {
         let kernels = match self {
             Subject::Kernels(kernels) => kernels.as_slice(),
             Subject::MistakenPrior => {
@@ -106,7 +114,7 @@ impl Tiny {
     }
 
     /// Complete data, or what the mask and the holes leave of them.
-    fn model(&self, data: SpectralData<f64>, spectrum: &Spectrum, priors: &Priors) -> Model<f64> {
+    fn model<R: Real>(&self, data: SpectralData<R>, spectrum: &Spectrum, priors: &Priors) -> Model<R> {
         if self.mask.is_empty() && self.holes.is_empty() {
             return Model::new(data, spectrum.clone(), priors.clone());
         }
@@ -163,7 +171,7 @@ pub const STATISTICS: [&str; 20] = [
     "features x ln ibp repulsion",
 ];
 
-fn statistics(model: &Model<f64>, state: &State<f64>) -> [f64; STATISTICS.len()] {
+fn statistics<R: Real>(model: &Model<R>, state: &State<R>) -> [f64; STATISTICS.len()] {
     let (mut explained, mut residual) = (0.0, 0.0);
     for row in 0..state.loadings.n_rows() {
         let mean = simulate::noiseless_row(state, row);
@@ -275,26 +283,32 @@ pub fn threshold(n_tests: usize, rate: f64) -> f64 {
     high
 }
 
-/// Runs `repeats` independent draws, in chunks shared by the threads.
+/// Runs `repeats` independent draws, in chunks shared by the threads, in double precision.
 pub fn run(tiny: &Tiny, subject: &Subject, seed: u64, repeats: u64) -> Report {
-    let apply = |model: &mut Model<f64>, state: &mut State<f64>, projections: &mut Projections<f64>, turn: &Turn| {
+    run_in::<f64>(tiny, subject, seed, repeats)
+}
+
+/// The same with data and features stored in either precision.
+pub fn run_in<R: Real>(tiny: &Tiny, subject: &Subject, seed: u64, repeats: u64) -> Report {
+    let apply = |model: &mut Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn| {
         subject.apply(model, state, projections, turn);
     };
-    let trial = Trial { tiny, spectrum: tiny.spectrum(), seed, apply };
+    let trial = Trial { tiny, spectrum: tiny.spectrum(), seed, apply, stored: PhantomData };
     trial.run(subject.name(), repeats)
 }
 
 /// Draws from a tiny model to which `apply` is done.
-struct Trial<'a, F> {
+struct Trial<'a, R, F> {
     tiny: &'a Tiny,
     spectrum: Spectrum,
     seed: u64,
     apply: F,
+    stored: PhantomData<R>,
 }
 
-impl<F> Trial<'_, F>
+impl<R: Real, F> Trial<'_, R, F>
 where
-    F: Fn(&mut Model<f64>, &mut State<f64>, &mut Projections<f64>, &Turn) + Sync,
+    F: Fn(&mut Model<R>, &mut State<R>, &mut Projections<R>, &Turn) + Sync,
 {
     fn run(&self, subject: String, repeats: u64) -> Report {
         const CHUNK: u64 = 256;
@@ -318,7 +332,7 @@ where
     fn add_repeat(&self, priors: &Priors, repeat: u64, moments: &mut Moments) {
         let tiny = self.tiny;
         let mut stream = Streams::once(self.seed).stream(Purpose::Prior, 0, repeat);
-        let mut state = simulate::prior_state::<f64>(tiny.n_rows, &self.spectrum, priors, &mut stream);
+        let mut state = simulate::prior_state::<R>(tiny.n_rows, &self.spectrum, priors, &mut stream);
         if state.n_features() > tiny.max_features {
             return;
         }
@@ -352,7 +366,8 @@ mod tests {
         apply: impl Fn(&mut Model<f64>, &mut State<f64>, &mut Projections<f64>, &Turn) + Sync,
     ) -> f64 {
         let tiny = &Tiny::default();
-        let report = Trial { tiny, spectrum: tiny.spectrum(), seed, apply }.run(name.to_string(), repeats);
+        let report =
+            Trial { tiny, spectrum: tiny.spectrum(), seed, apply, stored: PhantomData }.run(name.to_string(), repeats);
         let (statistic, z) = report.worst();
         println!("{name:55} {repeats:>8} repeats, worst {z:6.2} ({statistic})");
         z.abs()

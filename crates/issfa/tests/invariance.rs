@@ -5,7 +5,7 @@
 
 use issfa::lab::kernels::Kernel;
 use issfa::lab::model::WeightMeanPrior;
-use issfa::selftest::{Report, STATISTICS, Subject, Tiny, run, threshold};
+use issfa::selftest::{Report, STATISTICS, Subject, Tiny, run, run_in, threshold};
 
 /// The probability that a group of correct subjects fails by chance.
 const FALSE_ALARM_RATE: f64 = 1e-3;
@@ -130,6 +130,17 @@ fn pairs_in_more_rows_than_a_chunk_holds() {
     let tiny = Tiny { n_rows: 67, applications: 1, ..Tiny::default() };
     let subject = Subject::Kernels(vec![Kernel::PairRotation]);
     check(&[(subject.name(), run(&tiny, &subject, 601, repeats() / 5))]);
+}
+
+/// What is stored is rounded to one part in ten million, a thousandth of what a million repeats can see.
+#[test]
+fn single_precision() {
+    let masked = Tiny { structure: "path(3) x path(2)".into(), mask: vec![0, 2, 3], ..Tiny::default() };
+    let one = |(seed, (name, tiny)): (usize, (&str, Tiny))| {
+        (name.to_string(), run_in::<f32>(&tiny, &whole_sweep(), 801 + seed as u64, repeats()))
+    };
+    let cases = [("whole sweep in f32", Tiny::default()), ("whole sweep in f32, under a mask", masked)];
+    check(&cases.into_iter().enumerate().map(one).collect::<Vec<_>>());
 }
 
 #[test]
