@@ -1,5 +1,6 @@
 //! `issfa fit`: from data to a run folder.
 
+use super::report::write_page;
 use crate::options::{Common, named, pair};
 use crate::progress::Progress;
 use crate::ranks::Job;
@@ -16,12 +17,13 @@ use issfa::run::folder::{FIGURES, Output};
 use issfa::run::held::Held;
 use issfa::run::inputs;
 use issfa::run::settings::ThetaStep;
-use issfa::run::settings::{Checked, Precision, Preset, Settings, USUAL_BURN_IN, USUAL_THIN};
+use issfa::run::settings::{Checked, PageSize, Precision, Preset, Settings, USUAL_BURN_IN, USUAL_THIN};
 use issfa::structure::{Shelf, expression};
 use issfa::summary::Fitted;
 use issfa::summary::overview::Overview;
 use issfa::summary::text::seconds;
 use issfa::{Error, report};
+use issfa_report::PageOptions;
 use std::path::{Path, PathBuf};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
@@ -159,6 +161,13 @@ pub struct FitOptions {
     /// The anatomical image under the figures of features (default: the mean of the data)
     #[arg(long, value_name = "FILE")]
     pub background: Option<PathBuf>,
+    /// What the axes are called and where they lie, for pictures: latitude=61:49,longitude=-10:2 (first and last site)
+    #[arg(long, value_name = "NAME=FIRST:LAST,...")]
+    pub axes: Option<String>,
+    /// How much report.html holds: full (all maps of each feature), light (one map a feature), none, or auto: full unless
+    /// that were more than 40 MB (default auto)
+    #[arg(long, value_parser = named::<PageSize>(&["auto", "light", "full", "none"]))]
+    pub report: Option<PageSize>,
     /// Stop (and leave a checkpoint) after this time: 90s, 5m, 2h
     #[arg(long, value_name = "TIME")]
     pub time_budget: Option<String>,
@@ -253,6 +262,8 @@ impl FitOptions {
         set(&mut settings.exceed, self.exceed);
         settings.melodic |= self.melodic;
         settings.background = self.background.take().or(settings.background.take());
+        settings.axes = self.axes.take().or(settings.axes.take());
+        set(&mut settings.report, self.report);
     }
 }
 
@@ -446,6 +457,7 @@ fn conclude(
         return if ending == Ending::Stopped { Err(Failure::Exit(signals.exit_code())) } else { Ok(None) };
     };
     figures(&fitted, out)?;
+    write_page(&fitted, &PageOptions::of(&fitted, &words::text), out, common)?;
     let overview = fitted.summary();
     common.say(&finding(&overview));
     match ending {

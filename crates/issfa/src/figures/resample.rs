@@ -25,6 +25,7 @@ pub type World = [f64; 3];
 
 /// A volume with both ways between its voxels and the world.
 pub struct Placed<'a> {
+    /// What it holds.
     pub volume: Volume<'a>,
     to_voxels: Affine,
 }
@@ -113,7 +114,7 @@ impl<'a> Placed<'a> {
     }
 
     /// For each axis of the world the voxel axis along it: of all ways to pair them, the one with the least turning.
-    fn voxel_axes(&self) -> [usize; 3] {
+    pub fn voxel_axes(&self) -> [usize; 3] {
         let edges = edges(&self.volume.affine);
         let cosine = |world: usize, axis: usize| self.volume.affine[world][axis].abs() / edges[axis];
         let agreement = |pairing: &[usize; 3]| (0..3).map(|world| cosine(world, pairing[world])).sum::<f64>();
@@ -166,9 +167,13 @@ fn inverse(affine: &Affine) -> Option<Affine> {
 /// Which axes of the world (0 right, 1 anterior, 2 superior) a slice shows to the right and up, and which it cuts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plane {
+    /// As anatomists call it.
     pub name: &'static str,
+    /// The axis to the right.
     pub across: usize,
+    /// The axis upwards.
     pub up: usize,
+    /// The axis that is cut.
     pub through: usize,
 }
 
@@ -188,6 +193,7 @@ pub fn pixel_size(volume: &Placed) -> f64 {
 
 /// The places of a slice's pixels.
 pub struct Raster {
+    /// Which way it looks.
     pub plane: Plane,
     /// A place on the slice.
     through: World,
@@ -195,7 +201,9 @@ pub struct Raster {
     left: f64,
     top: f64,
     pixel: f64,
+    /// Pixels in a line.
     pub n_across: usize,
+    /// Lines.
     pub n_down: usize,
 }
 

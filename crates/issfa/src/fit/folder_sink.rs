@@ -10,21 +10,23 @@ use crate::data::{Array, Mask, Preprocessing};
 use crate::error::Result;
 use crate::noise::Filter;
 use crate::numeric::bytes::{Bundle, Stored};
-use crate::numeric::files::{create_folder, sync_folder};
+use crate::numeric::files::{create_folder, sync_folder, write_lightly};
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Belongings};
 use crate::run::checksums::{Checksums, seal};
 use crate::run::draws::{Draws, DrawsPlace};
 use crate::run::folder::{
-    MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, RECONSTRUCTION, Run, TRACE, reconstruction_image,
+    LIVE, MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, RECONSTRUCTION, Run, TRACE, reconstruction_image,
 };
 use crate::run::held::Held;
 use crate::run::trace::{self, TraceRow, TraceWriter};
 use crate::summary::Found;
 use crate::summary::export::RunImages;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Writes a run folder.
 pub struct FolderSink {
@@ -39,13 +41,56 @@ pub struct FolderSink {
     /// Whether draws were stored since the last checkpoint.
     has_new_draws: bool,
     notes: Vec<String>,
+    live: Live,
+}
+
+/// `live.json`: how far a chain is at its last checkpoint, for those who look on.
+#[derive(Default, Serialize)]
+struct Live {
+    format: u32,
+    chain: u32,
+    sweep: u64,
+    sweeps: u64,
+    burn_in: u64,
+    n_kept: u64,
+    n_features: usize,
+    noise_variance: f64,
+    /// Of the sweeps since the chain began or went on.
+    seconds: f64,
+    /// Of writing this file, as often.
+    live_seconds: f64,
+    /// Seconds since 1970.
+    written: u64,
+}
+
+impl Live {
+    fn plan(&mut self, about: &About) {
+        (self.format, self.sweeps, self.burn_in) = (1, about.checked.settings.sweeps, about.checked.burn_in);
+    }
+
+    fn add(&mut self, row: &TraceRow) {
+        (self.chain, self.sweep, self.n_features) = (row.chain, row.sweep, row.n_features);
+        self.noise_variance = row.noise_variance;
+        self.seconds += row.seconds;
+    }
+
+    fn write(&mut self, chain: u32, n_kept: u64, folder: &Path) -> Result<()> {
+        let start = Instant::now();
+        (self.chain, self.n_kept) = (chain, n_kept);
+        self.written = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let text = serde_json::to_string(self).expect("numbers are JSON");
+        write_lightly(&folder.join(LIVE), text.as_bytes())?;
+        self.live_seconds += start.elapsed().as_secs_f64();
+        Ok(())
+    }
 }
 
 impl FolderSink {
     /// A run in this folder.
     pub fn new(held: Held) -> FolderSink {
         let (known, notes) = (BTreeMap::new(), Vec::new());
-        FolderSink { held, capacity: 1, trace: None, known, n_kept: 0, has_new_draws: false, notes }
+        let live = Live::default();
+        FolderSink { held, capacity: 1, trace: None, known, n_kept: 0, has_new_draws: false, notes, live }
     }
 
     fn chain_folder(&self, chain: u32) -> PathBuf {
@@ -186,6 +231,8 @@ impl Sink for FolderSink {
         let folder = self.chain_folder(chain);
         create_folder(&folder)?;
         self.capacity = about.checked.settings.keep_draws;
+        self.live = Live::default();
+        self.live.plan(about);
         let writer = TraceWriter::create(&folder.join(TRACE), about.record.theta.len())?;
         let preprocessing = self.kept(chain).create(&about.preprocessing)?;
         let belongings = Belongings { chain, trace: writer.mark(), draws: BTreeMap::new(), preprocessing };
@@ -214,11 +261,15 @@ impl Sink for FolderSink {
         let path = folder.join(TRACE);
         self.trace = Some((chain, TraceWriter::reopen(&path, &belongings.trace)?));
         let rows = trace::read(&path, &belongings.trace)?;
+        self.live = Live::default();
+        self.live.plan(about);
+        rows.last().iter().for_each(|row| self.live.add(row));
         self.known.insert(chain, belongings);
         Ok(rows)
     }
 
     fn sweep(&mut self, row: &TraceRow) -> Result<()> {
+        self.live.add(row);
         self.trace.as_mut().map_or(Ok(()), |(_, trace)| trace.push(row))
     }
 
@@ -245,6 +296,7 @@ impl Sink for FolderSink {
         known.trace = mark;
         known.draws.retain(|number, _| Draws::belongs(*number, n_kept, self.capacity));
         checkpoint::save(&folder, checkpoint, known)?;
+        self.live.write(chain, n_kept, &folder)?;
         sync_folder(checkpoint::path(&folder).parent().unwrap_or(&folder))?;
         sync_folder(&folder)?;
         let before = std::mem::replace(&mut self.n_kept, n_kept);

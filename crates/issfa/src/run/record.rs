@@ -1,7 +1,7 @@
 //! What a run was made by and from: its settings as they were, and what the data turned out to be.
 
 use super::codec::Sizes;
-use super::settings::{FORMAT, Settings};
+use super::settings::{FORMAT, PageSize, Settings};
 use crate::data::Centering;
 use crate::data::runs::NamedRun;
 use crate::error::{Error, Result, Verb, action, setting};
@@ -318,6 +318,8 @@ impl Recorded {
         settings.mask = None;
         settings.melodic = false;
         settings.background = None;
+        settings.report = PageSize::Auto;
+        settings.axes = None;
         record.version = String::new();
         record.inputs.iter_mut().for_each(|input| input.path = PathBuf::new());
         record.runs.iter_mut().for_each(|run| run.name = String::new());
