@@ -8,8 +8,14 @@ function wantsLog(low, high) {
   return low > 0 && high / low > 30;
 }
 
+// A tick with as many digits as tell it from its neighbours.
+function tickLabel(tick, step, log) {
+  if (tick === 0 || log || !step) return figure(tick);
+  return figure(tick, Math.max(1, Math.min(9, Math.floor(Math.log10(Math.abs(tick))) - Math.floor(Math.log10(step)) + 1)));
+}
+
 // Lines over one x: series are {name, values, colour, dash, fill, scale, points}; marks are {at, label}.
-function lineChart(host, { x, series, marks = [], height = 150, log = false, range = null, xLabel = "", yLabel = "", second = false, logX = false, label }) {
+function lineChart(host, { x, series, marks = [], height = 150, log = false, range = null, xLabel = "", xName = xLabel || "x", yLabel = "", second = false, logX = false, label }) {
   const axis = { stroke: inkOf("--quiet"), grid: { stroke: inkOf("--line"), width: 1 }, ticks: { stroke: inkOf("--line"), width: 1 }, font: "11px system-ui, sans-serif" };
   const options = {
     width: Math.max(200, host.clientWidth || 600), height,
@@ -17,9 +23,9 @@ function lineChart(host, { x, series, marks = [], height = 150, log = false, ran
     cursor: { points: { size: 5 } },
     scales: { x: { time: false, distr: logX ? 3 : 1 }, y: { distr: log ? 3 : 1, ...(range ? { range } : {}) }, ...(second ? { second: { range: [0, 1] } } : {}) },
     axes: [{ ...axis, label: xLabel || undefined, labelSize: 16, size: xLabel ? 30 : 26, labelFont: axis.font, space: 60 },
-      { ...axis, size: 58, label: yLabel || undefined, labelSize: 14, labelFont: axis.font, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : figure(tick))) }],
-    series: [{ label: xLabel || "x" }, ...series.map((one, at) => ({
-      label: one.name, stroke: one.colour || PALETTE[at % PALETTE.length], width: one.width ?? 1.25, dash: one.dash, fill: one.fill, scale: one.scale || "y",
+      { ...axis, size: 58, label: yLabel || undefined, labelSize: 14, labelFont: axis.font, values: (_, ticks, axis, space, step) => ticks.map((tick) => (tick === null ? "" : tickLabel(tick, step, log))) }],
+    series: [{ label: xName }, ...series.map((one, at) => ({
+      label: one.name, stroke: one.colour || (at ? PALETTE[at % PALETTE.length] : inkOf("--accent")), width: one.width ?? 1.25, dash: one.dash, fill: one.fill, scale: one.scale || "y",
       points: { show: one.points ?? false, size: 4 }, value: (_, value) => figure(value), spanGaps: false,
     }))],
     hooks: { draw: [(plot) => drawMarks(plot, marks)] },
@@ -65,7 +71,7 @@ function tidyCharts() {
 }
 
 // Bars of counts between edges, or over labels; drawn at the resolution of the screen.
-function barChart({ counts, labels, low, high, width = 320, height = 120, colour = PALETTE[0], label, xLabel = "" }) {
+function barChart({ counts, labels, low, high, width = 320, height = 120, colour = inkOf("--accent"), label, xLabel = "" }) {
   const canvas = el("canvas", { role: "img", "aria-label": label, class: "chart", style: `max-width:${width}px` });
   const ratio = devicePixelRatio || 1;
   canvas.width = width * ratio;

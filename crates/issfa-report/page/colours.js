@@ -48,9 +48,9 @@ function colourOf(value, shown) {
 
 // A bar with its ends in numbers.
 function colourBar(shown, unit = "") {
-  const ramp = shown.over ? [...COLD].reverse().concat(HOT) : shown.oneSided ? SEQUENTIAL : DIVERGING;
-  const stops = Array.from({ length: 21 }, (_, at) => `rgb(${pick(ramp, at / 20).join()})`);
-  if (shown.over && shown.oneSided) stops.splice(0, stops.length, ...Array.from({ length: 21 }, (_, at) => `rgb(${pick(HOT, at / 20).join()})`));
+  const steps = (colours) => Array.from({ length: 21 }, (_, at) => `rgb(${pick(colours, at / 20).join()})`);
+  const over = shown.oneSided ? steps(HOT) : [...steps(COLD).reverse(), ...steps(HOT)];
+  const stops = shown.over ? over : steps(shown.oneSided ? SEQUENTIAL : DIVERGING);
   const more = shown.largest > 1.001 * shown.limit ? "≥ " : "";
   const low = shown.oneSided ? figure(shown.from ?? 0) : (more ? "≤ " : "") + figure(-shown.limit);
   return el("div", { class: "bar", "aria-hidden": "true" },

@@ -100,11 +100,12 @@ function showFeature() {
 }
 
 function facts(one) {
-  const widths = one.smoothness.map(([low, middle, high]) => (of_known(middle) ? (middle < 0.05 ? "below a site" : `${figure(middle)} (${figure(low)}–${figure(high)})`) : "–")).join(" × ");
+  const widths = one.smoothness.map(([low, middle, high]) => (of_known(middle) ? (middle < 0.05 ? "0" : `${figure(middle)} (${figure(low)}–${figure(high)})`) : "–")).join(" × ");
+  const isRough = one.smoothness.some((width) => of_known(width[1]) && width[1] < 0.05);
   const list = [["variance", percent(one.variance)], ["presence", `${percent(one.presence)} of kept sweeps`], ["rows that use it", figure(one.activations)],
     of_known(one.stability) ? ["stability", `${figure(one.stability)}, in ${one.chains} chain${one.chains === 1 ? "" : "s"}`] : null,
-    ["smoothness (FWHM)", `${widths} ${sitesWord()}`], one.synchrony ? ["synchrony", `r = ${figure(one.synchrony.correlation)} between runs (95% of shifts below ${figure(one.synchrony.null_95)}), q = ${figure(one.synchrony.q)}`] : null,
-    of_known(one.kurtosis) ? ["kurtosis of weights", figure(one.kurtosis)] : null, ["map", peakWords(one)]];
+    ["smoothness (FWHM)", `${widths} ${sitesWord()}${isRough ? "; 0: neighbours along that axis are no more alike than others" : ""}`], one.synchrony ? ["synchrony", `r = ${figure(one.synchrony.correlation)} between runs (95% of shifts below ${figure(one.synchrony.null_95)}), q = ${figure(one.synchrony.q)}`] : null,
+    of_known(one.kurtosis) ? ["kurtosis of weights", figure(one.kurtosis)] : null, ["its map", peakWords(one)]];
   return el("dl", { class: "facts" }, list.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 }
 
@@ -129,16 +130,16 @@ function showCourses(host, one) {
   weights.forEach((w) => { if (isFinite(w)) [low, high] = [Math.min(low, w), Math.max(high, w)]; });
   const range = () => [low - 0.05 * (high - low || 1), high + 0.05 * (high - low || 1)];
   let first = 0;
-  const most = 24;
+  const [most, unit] = [24, seconds ? "s" : "row"];
   runs.slice(0, most).forEach((run) => {
     const rows = [];
     for (let row = Math.ceil(first / features.stride) * features.stride; row < first + run.n_rows; row += features.stride) rows.push(row);
     const x = rows.map((row) => (row - first + drop) * (seconds || 1));
     const series = [{ name: "weight", values: rows.map((row) => weights[row / features.stride]), points: rows.length < 80 }];
-    if (active) series.push({ name: "P(active)", values: rows.map((row) => active[row / features.stride] / 255), scale: "second", colour: "rgba(213,94,0,.55)", width: 1, fill: "rgba(213,94,0,.08)" });
+    if (active) series.push({ name: "P(active)", values: rows.map((row) => active[row / features.stride] / 255), scale: "second", colour: "rgba(213,94,0,.35)", width: 0.5, fill: "rgba(213,94,0,.13)" });
     const box = el("div", { class: "plot" });
-    host.append(el("figure", {}, runs.length > 1 ? el("figcaption", {}, run.name) : null, box));
-    const plot = lineChart(box, { x, series, range, height: runs.length > 1 ? 92 : 200, second: Boolean(active), xLabel: seconds ? "s" : "row", label: `Weights of feature ${one.id} over ${run.name}` });
+    host.append(el("figure", {}, runs.length > 1 ? el("figcaption", {}, `${run.name}, by ${unit}`) : null, box));
+    const plot = lineChart(box, { x, series, range, height: runs.length > 1 ? 96 : 200, second: Boolean(active), xLabel: runs.length > 1 ? "" : unit, xName: unit, label: `Weights of feature ${one.id} over ${run.name}` });
     plot.root.classList.toggle("nolegend", runs.length > 1 && host.children.length > 1);
     first += run.n_rows;
   });

@@ -32,6 +32,23 @@ function fullest(values, grid, axis) {
   return sums.indexOf(Math.max(...sums));
 }
 
+// Where a volume holds most squares within two voxels: one loud voxel does not decide.
+function centre(values, grid) {
+  let sums = Float32Array.from(values, (x) => (x === x ? x * x : 0));
+  for (let axis = 0; axis < 3; axis++) {
+    const inner = grid.slice(axis + 1).reduce((product, length) => product * length, 1);
+    const next = new Float32Array(sums.length);
+    for (let site = 0; site < sums.length; site++) {
+      const at = Math.floor(site / inner) % grid[axis];
+      for (let by = Math.max(-2, -at); by <= Math.min(2, grid[axis] - 1 - at); by++) next[site] += sums[site + by * inner];
+    }
+    sums = next;
+  }
+  let best = 0;
+  for (let site = 0; site < sums.length; site++) if (sums[site] > sums[best]) best = site;
+  return [Math.floor(best / (grid[1] * grid[2])), Math.floor(best / grid[2]) % grid[1], best % grid[2]];
+}
+
 // The two axes of a picture and which way they run.
 function viewOf(grid) {
   const axes = page.data.axes;
@@ -77,9 +94,9 @@ function drawPicture(canvas, values, grid, leading, shown) {
 }
 
 // A line over a one-dimensional grid, with a band of two standard deviations where they are known.
-function drawCurve(canvas, values, sds, small) {
+function drawCurve(canvas, values, sds, [width, height] = [560, 220]) {
   const ratio = devicePixelRatio || 1;
-  const [width, height] = small ? [150, 90] : [560, 220];
+  const small = width < 200;
   canvas.width = width * ratio;
   canvas.height = height * ratio;
   const ctx = canvas.getContext("2d");
@@ -106,7 +123,7 @@ function drawCurve(canvas, values, sds, small) {
   ctx.moveTo(left, y(0));
   ctx.lineTo(width - 4, y(0));
   ctx.stroke();
-  ctx.strokeStyle = PALETTE[0];
+  ctx.strokeStyle = inkOf("--accent");
   ctx.lineWidth = 1.6;
   ctx.beginPath();
   let isDown = false;
@@ -143,7 +160,7 @@ function drawThumbnail(canvas, feature) {
   const values = mapOf(feature, "mean");
   if (!values) return;
   if (affine) return drawBrainThumbnail(canvas, values, grid, feature);
-  if (grid.length === 1) return drawCurve(canvas, values, null, true);
+  if (grid.length === 1) return drawCurve(canvas, values, null, [150, 90]);
   const leading = grid.slice(0, -2).map((_, axis) => fullest(values, grid, axis));
   drawPicture(canvas, values, grid, leading, look(values));
 }
@@ -168,7 +185,7 @@ function mapPanels(feature) {
   const kinds = feature.maps.map((map) => map.kind);
   if (grid.length === 1) {
     const canvas = el("canvas", { role: "img", class: "curve", "aria-label": `Feature ${feature.id} along its axis; ${peakWords(feature)}` });
-    drawCurve(canvas, mapOf(feature, "mean"), mapOf(feature, "sd"), false);
+    drawCurve(canvas, mapOf(feature, "mean"), mapOf(feature, "sd"));
     const note = kinds.includes("sd") ? "mean, and a band of two posterior standard deviations" : "mean";
     return el("div", { class: "maps" }, el("figure", { class: "wide" }, canvas, el("figcaption", {}, note)));
   }

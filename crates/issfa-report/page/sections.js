@@ -50,7 +50,7 @@ function showCount() {
   const best = keys.reduce((a, b) => (counts[b] > counts[a] ? b : a));
   const label = `Posterior of the number of features: ${keys[0]} to ${keys[keys.length - 1]}, most often ${best} (${percent(counts[best] / total)})`;
   fill(section, heading("Number of features", label + "; share of sweeps after burn-in. It counts all features of a sweep, persistent or not."),
-    barChart({ counts: bars.map((bar) => bar.share), labels: bars.map((bar) => bar.label), width: Math.min(640, 120 + 40 * bars.length), height: 140, label, xLabel: "features" }));
+    barChart({ counts: bars.map((bar) => bar.share), labels: bars.map((bar) => bar.label), width: Math.min(640, 40 + 40 * bars.length), height: 140, label, xLabel: "features" }));
 }
 
 // Values by chain and panel: {sweeps, chains: [[values of a panel]...]}.
@@ -87,7 +87,7 @@ function showTraces(tables) {
     const pad = log ? 0 : 0.06 * (high - low || Math.abs(high) || 1);
     const range = log ? [low / 1.1, high * 1.1] : [low - pad, high + pad];
     const series = tables.map((table, chain) => ({ name: `chain ${chain + 1}`, values: longest.sweeps.map((_, row) => table.panels[at][row] ?? null) }));
-    lineChart(box, { x: longest.sweeps, series, marks: burn_in < longest.sweeps[longest.sweeps.length - 1] ? [{ at: burn_in, label: "burn-in ends" }] : [], log, range: () => range, height: 140, label: `Trace of ${panel.name}. ${r_hat} ${ess}` });
+    lineChart(box, { x: longest.sweeps, series, marks: burn_in < longest.sweeps[longest.sweeps.length - 1] ? [{ at: burn_in, label: "burn-in ends" }] : [], log, range: () => range, height: 140, xName: "sweep", label: `Trace of ${panel.name}. ${r_hat} ${ess}` });
   });
 }
 
@@ -110,7 +110,7 @@ function showNoise() {
   const map = onGrid(decoded(noise.blob, noise.scale, UNSIGNED));
   const shown = { ...look(map), oneSided: true };
   const canvas = el("canvas", { role: "img", class: grid.length === 1 ? "curve" : "map", "aria-label": `Standard deviation of the noise by site; ${noise.words}` });
-  if (grid.length === 1) drawCurve(canvas, map, null, false);
+  if (grid.length === 1) drawCurve(canvas, map, null, [330, 190]);
   else {
     const middle = (axis) => (affine ? fullest(map, grid, axis) : Math.floor(grid[axis] / 2));
     if (affine) drawNoiseSlice(canvas, map, shown);
@@ -162,21 +162,27 @@ function showRows() {
   section.hidden = !rows;
   if (!rows) return;
   if (rows.why_not) { fill(section, heading("Rows and what the features make of them", `Not shown: ${rows.why_not}.`)); return; }
+  const later = [];
   const list = rows.list.map((one) => {
     const [observed, explained] = [one.observed, one.explained].map((name) => onGrid(decoded(name, one.scale, SIGNED)));
+    if (grid.length === 1) {
+      const box = el("div", { class: "plot" });
+      later.push(() => lineChart(box, { x: observed.map((_, at) => at), series: [{ name: "observed, centred", values: observed, points: observed.length < 80 }, { name: "persistent features", values: explained }], height: 170, label: `${rowName(one.row)}: observed, and what the features make of it` }));
+      return el("div", { class: "row" }, el("h3", {}, rowName(one.row)), box);
+    }
     const shown = look(observed);
     shown.oneSided &&= look(explained).oneSided;
     const rest = observed.map((x, at) => x - explained[at]);
     const picture = (values, words) => {
-      const canvas = el("canvas", { role: "img", class: grid.length === 1 ? "curve" : "map", "aria-label": `Row ${rowName(one.row)}: ${words}` });
-      if (grid.length === 1) drawCurve(canvas, values, null, false);
-      else if (affine) drawNoiseSlice(canvas, values, shown);
+      const canvas = el("canvas", { role: "img", class: "map", "aria-label": `${rowName(one.row)}: ${words}` });
+      if (affine) drawNoiseSlice(canvas, values, shown);
       else drawPicture(canvas, values, grid, grid.slice(0, -2).map((_, axis) => fullest(explained, grid, axis)), shown);
       return el("figure", {}, canvas, el("figcaption", {}, words));
     };
-    return el("div", { class: "row" }, el("h3", {}, rowName(one.row)), el("div", { class: "triple" }, picture(observed, "observed, centred"), picture(explained, "persistent features"), picture(rest, "what is left")), grid.length > 1 ? colourBar(shown) : null);
+    return el("div", { class: "row" }, el("h3", {}, rowName(one.row)), el("div", { class: "triple" }, picture(observed, "observed, centred"), picture(explained, "persistent features"), picture(rest, "what is left")), colourBar(shown));
   });
-  fill(section, heading("Rows and what the features make of them", "The rows that features explain most of, in each quarter of the data; one colour scale for the three of a row. Left over should be noise."), el("div", { class: "rowlist" }, list));
+  fill(section, heading("Rows and what the features make of them", "The rows that features explain most of, in each quarter of the data; one colour scale for all of a row. Left over should be noise."), el("div", { class: "rowlist" }, list));
+  later.forEach((draw) => draw());
 }
 
 // A row by its run and its place there; counted from 0, dropped rows too.

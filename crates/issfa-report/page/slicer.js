@@ -65,7 +65,7 @@ function overlay(value, shown, threshold) {
 
 function drawBrainThumbnail(canvas, values, grid, feature) {
   const plane = planesOf(grid)[0];
-  const place = [0, 1, 2].map((axis) => fullest(values, grid, axis));
+  const place = centre(values, grid);
   const image = paintPlane(plane, place, values, look(values), feature.threshold, 1);
   canvas.width = image.width;
   canvas.height = image.height;
@@ -79,7 +79,7 @@ const usualThreshold = (feature, kind, shown) => ({ mean: feature.threshold, sd:
 function slicer(feature) {
   const { grid } = page.data;
   const planes = planesOf(grid);
-  const state = { kind: "mean", place: [0, 1, 2].map((axis) => fullest(mapOf(feature, "mean"), grid, axis)) };
+  const state = { kind: "mean", place: centre(mapOf(feature, "mean"), grid) };
   const canvases = planes.map((plane) => el("canvas", { class: "plane", tabindex: 0, role: "img", "data-plane": plane.name }));
   const value = el("output", { class: "value" });
   const threshold = el("input", { type: "range", min: 0, step: "any", "aria-label": "threshold", class: "threshold" });
