@@ -144,7 +144,7 @@ function showCourses(host, one) {
     first += run.n_rows;
   });
   if (runs.length > most) host.append(el("p", { class: "about" }, `${runs.length - most} more runs are in weights_*.tsv.`));
-  if (features.stride > 1) host.append(el("p", { class: "about" }, `Every ${features.stride}th row.`));
+  if (features.stride > 1) host.append(el("p", { class: "about" }, `The largest weight of every ${features.stride} rows.`));
 }
 
 function showTable() {

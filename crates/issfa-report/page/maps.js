@@ -45,7 +45,8 @@ function centre(values, grid) {
     sums = next;
   }
   let best = 0;
-  for (let site = 0; site < sums.length; site++) if (sums[site] > sums[best]) best = site;
+  const isBetter = (site) => sums[site] > sums[best] || (sums[site] === sums[best] && Math.abs(values[site]) > Math.abs(values[best]));
+  for (let site = 0; site < sums.length; site++) if (isBetter(site)) best = site;
   return [Math.floor(best / (grid[1] * grid[2])), Math.floor(best / grid[2]) % grid[1], best % grid[2]];
 }
 

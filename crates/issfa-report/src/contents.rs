@@ -203,7 +203,8 @@ fn has_heldout(rows: &[TraceRow]) -> bool {
 pub fn panels(theta: &[String], with_heldout: bool) -> Vec<TracePanel> {
     let panel = |name: &str, log: bool| TracePanel { name: name.into(), log, parameter: 0 };
     let mut list = vec![panel("features", false), panel("noise variance", true)];
-    let of_theta = |(parameter, name): (usize, &String)| TracePanel { name: format!("theta: {name}"), log: true, parameter };
+    let of_theta =
+        |(parameter, name): (usize, &String)| TracePanel { name: format!("theta: {name}"), log: true, parameter };
     list.extend(theta.iter().enumerate().map(of_theta));
     list.push(panel("activations", false));
     list.push(panel("ln likelihood", false));
@@ -251,8 +252,6 @@ fn eigenvalues(fitted: &Fitted) -> Value {
 }
 
 fn checksums(fitted: &Fitted) -> Vec<Value> {
-    let input = |input: &issfa::run::record::InputRecord| {
-        json!({"path": input.path.display().to_string(), "rows": input.n_rows, "checksum": input.checksum})
-    };
+    let input = |input: &issfa::run::record::InputRecord| json!({"path": input.path.display().to_string(), "rows": input.n_rows, "checksum": input.checksum});
     fitted.record().inputs.iter().map(input).collect()
 }

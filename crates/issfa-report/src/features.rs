@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 const N_BINS: usize = 24;
 /// Rows that are named as those that use a feature most.
 const N_ROWS: usize = 5;
-/// The most rows of a course; of longer ones every so many.
+/// The most rows of a course; of longer ones the largest weight of every so many.
 const MOST_ROWS: usize = 5000;
+/// The most bytes of all courses of a light page.
+const MOST_LIGHT: usize = 300_000;
 
 /// The maps that features have.
 pub struct Maps<'a> {
@@ -45,7 +47,8 @@ pub fn add(fitted: &Fitted, layout: &Layout, maps: Maps, contents: &mut Contents
     let k = features.table.len();
     let (weights, activation) = (fitted.weights().values, fitted.activation().values);
     let n_rows = features.n_input_rows();
-    let stride = n_rows.div_ceil(MOST_ROWS).max(1);
+    let stride = if contents.is_light { (n_rows * k).div_ceil(MOST_LIGHT) } else { 1 };
+    let stride = stride.max(n_rows.div_ceil(MOST_ROWS)).max(1);
     let list: Vec<Value> = (0..k)
         .map(|at| {
             let column = |values: &[f32]| -> Vec<f32> { (0..n_rows).map(|row| values[row * k + at]).collect() };
@@ -70,25 +73,30 @@ fn known(fitted: &Fitted, at: usize) -> Value {
     let sum = mean.iter().map(|x| f64::from(x.abs())).sum::<f64>();
     json!({
         "id": row.id,
-        "presence": row.presence,
-        "activations": row.activations,
-        "variance": row.variance_explained,
-        "kurtosis": row.kurtosis,
-        "stability": row.stability,
+        "presence": short(row.presence),
+        "activations": short(row.activations),
+        "variance": short(row.variance_explained),
+        "kurtosis": short(row.kurtosis),
+        "stability": row.stability.map(short),
         "chains": row.chains,
-        "ess": row.ess,
-        "rhat": row.rhat,
-        "smoothness": row.smoothness,
+        "ess": short(row.ess),
+        "rhat": short(row.rhat),
+        "smoothness": row.smoothness.iter().map(|widths| widths.map(short)).collect::<Vec<_>>(),
         "synchrony": synchrony.filter(|row| !row.correlation.is_nan()),
-        "threshold": found.features.exceed * sum / mean.len().max(1) as f64,
+        "threshold": short(found.features.exceed * sum / mean.len().max(1) as f64),
     })
+}
+
+/// As many digits as anybody reads.
+fn short(x: f64) -> f64 {
+    format!("{x:.5e}").parse().unwrap_or(x)
 }
 
 fn add_maps(layout: &Layout, maps: &Maps, at: usize, contents: &mut Contents) -> Value {
     let (mut list, is_light) = (Vec::new(), contents.is_light);
     let mut put = |kind: &str, coded: Coded| {
         let blob = contents.add(&format!("{kind}-{at}"), coded.bytes);
-        list.push(json!({"kind": kind, "scale": coded.scale, "blob": blob}));
+        list.push(json!({"kind": kind, "scale": short(coded.scale.into()), "blob": blob}));
     };
     put("mean", maps::signed(layout.inside(&maps.means[at])));
     if !is_light {
@@ -100,30 +108,34 @@ fn add_maps(layout: &Layout, maps: &Maps, at: usize, contents: &mut Contents) ->
 }
 
 fn add_courses(at: usize, weights: &[f32], active: &[f32], stride: usize, contents: &mut Contents) -> Value {
-    let every = |values: &[f32]| values.iter().step_by(stride).copied().collect::<Vec<f32>>();
+    let larger = |one: f32, other: &f32| if other.abs() > one.abs() || one.is_nan() { *other } else { one };
+    let every =
+        |values: &[f32]| -> Vec<f32> { values.chunks(stride).map(|some| some.iter().fold(f32::NAN, larger)).collect() };
     let coded = maps::signed(every(weights).into_iter());
     let blob = contents.add(&format!("course-{at}"), coded.bytes);
     let activation = (!contents.is_light).then(|| {
         let bytes = every(active).into_iter().map(|p| if p.is_finite() { (255.0 * p).round() as u8 } else { 0 });
         contents.add(&format!("activation-{at}"), bytes.collect())
     });
-    json!({"scale": coded.scale, "blob": blob, "activation": activation})
+    json!({"scale": short(coded.scale.into()), "blob": blob, "activation": activation})
 }
 
 /// Of the weights of rows that use the feature more likely than not.
 fn histogram(weights: &[f32], active: &[f32]) -> Value {
-    let used: Vec<f32> = weights.iter().zip(active).filter(|(w, p)| **p >= 0.5 && w.is_finite()).map(|x| *x.0).collect();
+    let used: Vec<f32> =
+        weights.iter().zip(active).filter(|(w, p)| **p >= 0.5 && w.is_finite()).map(|x| *x.0).collect();
     let (low, high) = used.iter().fold((0.0f32, 0.0f32), |(low, high), &w| (low.min(w), high.max(w)));
     let width = (high - low).max(f32::MIN_POSITIVE) / N_BINS as f32;
     let mut counts = vec![0; N_BINS];
     used.iter().for_each(|w| counts[(((w - low) / width) as usize).min(N_BINS - 1)] += 1);
-    json!({"low": low, "high": high, "counts": counts, "n": used.len()})
+    json!({"low": short(low.into()), "high": short(high.into()), "counts": counts, "n": used.len()})
 }
 
 /// The rows of the input with the largest weights.
 fn most(weights: &[f32]) -> Value {
-    let mut rows: Vec<usize> = (0..weights.len()).filter(|&row| weights[row].is_finite() && weights[row] != 0.0).collect();
+    let mut rows: Vec<usize> =
+        (0..weights.len()).filter(|&row| weights[row].is_finite() && weights[row] != 0.0).collect();
     rows.sort_by(|&a, &b| weights[b].abs().total_cmp(&weights[a].abs()).then(a.cmp(&b)));
     rows.truncate(N_ROWS);
-    rows.into_iter().map(|row| json!([row, weights[row]])).collect()
+    rows.into_iter().map(|row| json!([row, short(weights[row].into())])).collect()
 }

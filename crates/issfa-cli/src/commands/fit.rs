@@ -423,7 +423,7 @@ pub fn figures(fitted: &Fitted, out: &Path) -> Result<()> {
     report::write_figures(fitted, &folder)?;
     // A run may be resumed where its background is not any more.
     let background = fitted.settings().background.as_deref().filter(|path| path.is_file());
-    for warning in report::brain::write_brain_figures(fitted, &Which::Ends, background, &folder)? {
+    for warning in report::brain::write_brain_figures(fitted, &Which::Usual, background, &folder)? {
         err!("warning: {}", words::text(&warning));
     }
     Ok(())
@@ -432,7 +432,10 @@ pub fn figures(fitted: &Fitted, out: &Path) -> Result<()> {
 /// What was found, in a line.
 pub fn finding(overview: &Overview) -> String {
     match overview.n_kept {
-        0 => "no draws were kept yet: burn-in is not over".to_string(),
+        0 => {
+            let now = overview.n_features_now.map_or(String::new(), |n| format!("; the chain stands at {n} features"));
+            format!("no draws were kept yet: burn-in ({} sweeps) is not over{now}", overview.burn_in)
+        }
         _ => format!(
             "{} persistent features, {} of which hold 95% of what they explain{}; all but noise is {:.1}% of the sum of \
              squares; {} per sweep on average",

@@ -2,8 +2,8 @@
 
 use super::fit::{figures, finding, ordinal};
 use super::report::write_page;
-use crate::{Outcome, words};
 use crate::options::Common;
+use crate::{Outcome, words};
 use clap::Args;
 use issfa::data::grid::show_grid;
 use issfa::fit::merge::Merge;

@@ -27,8 +27,8 @@ pub struct Options {
     /// The anatomical image under the figures of features (default: that of the fit, or the mean of the data)
     #[arg(long, value_name = "FILE")]
     background: Option<PathBuf>,
-    /// Which features of brain images get a figure of their own: all, or ids of features.tsv (default: the first and the
-    /// last of the ranking by correlation between runs); figures of other features are taken away
+    /// Which features of brain images get a figure of their own: all, or ids of features.tsv (default: all
+    /// up to 40, and the ends of the ranking by correlation between runs); figures of other features are taken away
     #[arg(long, value_name = "all|ID,ID...")]
     features: Option<String>,
     /// How much the page holds: full (all maps of each feature), light (one map a feature), none, or auto: full unless that
@@ -111,7 +111,7 @@ fn which(text: Option<&str>) -> Result<Which> {
         part.trim().parse::<u64>().map_err(|_| wrong())
     };
     match text {
-        None => Ok(Which::Ends),
+        None => Ok(Which::Usual),
         Some("all") => Ok(Which::All),
         Some(text) => Ok(Which::These(text.split(',').map(id).collect::<Result<_>>()?)),
     }

@@ -118,7 +118,8 @@ impl Follower {
         let chain = sweeps.len().max(1);
         let sweep = sweeps.last().copied().unwrap_or(0);
         let live = Run::chain_folder(&self.folder, chain as u32).join(LIVE);
-        let live: Value = std::fs::read_to_string(live).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        let live: Value =
+            std::fs::read_to_string(live).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         let is_done = sweeps.len() == n_chains as usize && sweeps.iter().all(|&sweep| sweep >= planned);
         let owner = Held::owner(&self.folder);
         let state = match (&owner, is_done) {

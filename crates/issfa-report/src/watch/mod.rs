@@ -113,9 +113,15 @@ impl Shared {
     }
 
     fn answer(&self, request: Request) {
-        let host = request.headers().iter().find(|header| header.field.equiv("Host")).map(|header| header.value.as_str());
+        let host =
+            request.headers().iter().find(|header| header.field.equiv("Host")).map(|header| header.value.as_str());
         if !host.is_some_and(|host| is_own(host, self.listen)) {
-            return respond(request, 421, "text/plain; charset=utf-8", "this is not the host that was asked for\n".into());
+            return respond(
+                request,
+                421,
+                "text/plain; charset=utf-8",
+                "this is not the host that was asked for\n".into(),
+            );
         }
         if *request.method() != Method::Get {
             return respond(request, 405, "text/plain; charset=utf-8", "only GET is understood\n".into());

@@ -47,7 +47,7 @@ pub struct BrainFigure<'a> {
     pub repetition_seconds: Option<f64>,
 }
 
-/// Slices in millimetres through the voxel of the largest absolute value, the right side of the body on the right;
+/// Slices in millimetres through the place with the most squares about it, the right side of the body on the right;
 /// under them the weights of every run. Of a volume with an axis of length 1, only the slices that show the two other
 /// axes are drawn. An affine that cannot be inverted is replaced by the voxel axes.
 pub fn brain_figure(what: &BrainFigure) -> Figure {
@@ -201,7 +201,7 @@ impl<'a> Scene<'a> {
         };
         let shown = format!("in colour: absolute value at least {}{why}", number(self.what.threshold));
         let slices = if self.slices.len() == 1 { "slice" } else { "slices" };
-        let marks = format!("{slices} through the largest absolute value (marks at the edges)");
+        let marks = format!("{slices} through where most of its squares lie (marks at the edges)");
         [shown, [marks.as_str()].iter().chain(&self.notes).copied().collect::<Vec<_>>().join("; ")]
     }
 }

@@ -55,16 +55,41 @@ impl<'a> Placed<'a> {
         bounds
     }
 
-    /// The place and the size of the largest absolute value; the middle and 0 if there is none but zeros.
+    /// The place with the most squares within two voxels, of such places the one with the largest value; and the size of
+    /// the largest value of all. The middle and 0 if there is none but zeros.
     pub fn peak(&self) -> (World, f64) {
         let grid = self.volume.grid;
         let middle = (grid[0] / 2 * grid[1] + grid[1] / 2) * grid[2] + grid[2] / 2;
-        let sizes = self.volume.values.iter().map(|value| f64::from(value.abs())).enumerate();
-        let larger = |best: (usize, f64), (site, size)| if size > best.1 { (site, size) } else { best };
-        let (site, size) = sizes.filter(|(_, size)| size.is_finite()).fold((middle, 0.0), larger);
+        let sizes = || self.volume.values.iter().map(|value| f64::from(value.abs()));
+        let size = sizes().filter(|size| size.is_finite()).fold(0.0, f64::max);
+        let around = self.squares_around();
+        let larger = |best: (usize, (f64, f64)), (site, own): (usize, f64)| {
+            let found = (around[site], own);
+            if found > best.1 { (site, found) } else { best }
+        };
+        let (site, _) = sizes().enumerate().filter(|(_, own)| own.is_finite()).fold((middle, (0.0, 0.0)), larger);
         let [_, ny, nz] = grid.map(|length| length.max(1));
         let voxel = [site / (ny * nz), site / nz % ny, site % nz];
         (apply(&self.volume.affine, voxel.map(|index| index as f64)), size)
+    }
+
+    /// The sum of squares within two voxels along each axis.
+    fn squares_around(&self) -> Vec<f64> {
+        const REACH: usize = 2;
+        let grid = self.volume.grid;
+        let square = |x: &f32| if x.is_finite() { f64::from(*x).powi(2) } else { 0.0 };
+        let mut sums: Vec<f64> = self.volume.values.iter().map(square).collect();
+        for axis in 0..3 {
+            let n_inner: usize = grid[axis + 1..].iter().product();
+            let sum = |site: usize| {
+                let at = site / n_inner % grid[axis];
+                let first = site - at.min(REACH) * n_inner;
+                let n = at.min(REACH) + 1 + REACH.min(grid[axis] - 1 - at);
+                (0..n).map(|step| sums[first + step * n_inner]).sum::<f64>()
+            };
+            sums = (0..sums.len()).map(sum).collect();
+        }
+        sums
     }
 
     /// The value of the voxel that holds the place; NaN outside.
