@@ -25,18 +25,15 @@ function pick(colours, fraction) {
 
 // How values are shown: the limit that a few loud sites may exceed, and whether one sign is enough.
 function look(values) {
-  let [positive, negative, largest] = [0, 0, 0];
-  const sizes = [];
+  const sizes = Float32Array.from(values, Math.abs).filter((size) => size > 0).sort().reverse();
+  const [largest, loud] = [sizes[0] ?? 0, Math.max(4, Math.floor(sizes.length / 500))];
+  const limit = sizes.length >= 10 * loud ? Math.min(largest, 1.15 * sizes[loud]) : largest;
+  let [positive, negative] = [0, 0];
   for (const x of values) {
-    if (Number.isNaN(x)) continue;
-    if (x > 0) positive += x * x;
-    else negative += x * x;
-    if (x !== 0) sizes.push(Math.abs(x));
-    largest = Math.max(largest, Math.abs(x));
+    const square = Math.min(limit, Math.abs(x)) ** 2;
+    if (x > 0) positive += square;
+    else if (x < 0) negative += square;
   }
-  sizes.sort((a, b) => b - a);
-  const loud = Math.max(4, Math.round(0.002 * values.length));
-  const limit = sizes.length > 2 * loud ? Math.min(largest, 1.15 * sizes[loud]) : largest;
   return { limit: limit || 1, largest, oneSided: negative < 0.02 * positive };
 }
 

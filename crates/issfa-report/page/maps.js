@@ -32,7 +32,7 @@ function fullest(values, grid, axis) {
   return sums.indexOf(Math.max(...sums));
 }
 
-// Where a volume holds most squares within two voxels: one loud voxel does not decide.
+// Where a volume holds most squares within two voxels, nearer ones counting more: one loud voxel does not decide.
 function centre(values, grid) {
   let sums = Float32Array.from(values, (x) => (x === x ? x * x : 0));
   for (let axis = 0; axis < 3; axis++) {
@@ -40,7 +40,7 @@ function centre(values, grid) {
     const next = new Float32Array(sums.length);
     for (let site = 0; site < sums.length; site++) {
       const at = Math.floor(site / inner) % grid[axis];
-      for (let by = Math.max(-2, -at); by <= Math.min(2, grid[axis] - 1 - at); by++) next[site] += sums[site + by * inner];
+      for (let by = Math.max(-2, -at); by <= Math.min(2, grid[axis] - 1 - at); by++) next[site] += (3 - Math.abs(by)) * sums[site + by * inner];
     }
     sums = next;
   }

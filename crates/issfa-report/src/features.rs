@@ -13,7 +13,7 @@ const N_ROWS: usize = 5;
 /// The most rows of a course; of longer ones the largest weight of every so many.
 const MOST_ROWS: usize = 5000;
 /// The most bytes of all courses of a light page.
-const MOST_LIGHT: usize = 300_000;
+const MOST_LIGHT: usize = 200_000;
 
 /// The maps that features have.
 pub struct Maps<'a> {

@@ -1,7 +1,7 @@
 //! Galleries: rows of small maps or curves on a grid, such as true features over found ones.
 
 use super::canvas::{Canvas, EDGE, Rect};
-use super::colour::Colours;
+use super::colour::{Colours, quiet_size};
 use super::panel::{draw_colour_bar, draw_slice, limits};
 use super::slice::{Shape, Slice};
 use super::text::{Anchor, TextStyle, text_width, wrap};
@@ -109,25 +109,20 @@ fn slice(panel: &Panel) -> Option<Slice> {
     (!panel.values.is_empty()).then(|| Slice::choose(&panel.grid, &panel.values))
 }
 
-/// Of how many sites one may exceed the scale of its map.
-const LOUD: usize = 500;
-
 /// The scale of a map of its own: the few loudest sites do not decide.
 fn quiet_limits(slice: &Slice, colours: Colours) -> (f64, f64) {
     let (low, high) = limits(slice.values.iter().copied(), colours);
-    let mut sizes: Vec<f64> = slice.values.iter().map(|x| x.abs()).filter(|x| x.is_finite() && *x > 0.0).collect();
-    let loud = (sizes.len() / LOUD).max(4);
-    if slice.shape == Shape::Curve || sizes.len() < 10 * loud {
-        return (low, high);
+    match quiet_size(slice.values.iter().copied()) {
+        most if slice.shape == Shape::Curve || most == 0.0 => (low, high),
+        most => (low.max(-most), high.min(most)),
     }
-    sizes.sort_by(|a, b| b.total_cmp(a));
-    let most = 1.15 * sizes[loud];
-    (low.max(-most), high.min(most))
 }
 
 /// Whether what is below 0 is hardly anything.
 fn is_one_sided(slice: &Slice) -> bool {
-    let sum = |sign: f64| slice.values.iter().filter(|x| *x * sign > 0.0).map(|x| x * x).sum::<f64>();
+    let most = quiet_size(slice.values.iter().copied());
+    let sum =
+        |sign: f64| slice.values.iter().filter(|x| *x * sign > 0.0).map(|x| x.abs().min(most).powi(2)).sum::<f64>();
     slice.shape != Shape::Curve && sum(-1.0) < 0.02 * sum(1.0)
 }
 
@@ -199,6 +194,10 @@ impl Layout {
         }
         let limits = match self.options.limits {
             Limits::Shared => self.shared_limits,
+            // Of a map of one sign nothing is below 0 but noise.
+            Limits::PerPanel if cell.colours != self.options.colours => {
+                (0.0, quiet_limits(&cell.slice, cell.colours).1)
+            }
             Limits::PerPanel => quiet_limits(&cell.slice, cell.colours),
         };
         draw_slice(canvas, frame, &cell.slice, limits, cell.colours);

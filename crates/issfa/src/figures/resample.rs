@@ -55,8 +55,8 @@ impl<'a> Placed<'a> {
         bounds
     }
 
-    /// The place with the most squares within two voxels, of such places the one with the largest value; and the size of
-    /// the largest value of all. The middle and 0 if there is none but zeros.
+    /// The place with the most squares about it, of such places the one with the largest value; and the size of the largest
+    /// value of all. The middle and 0 if there is none but zeros.
     pub fn peak(&self) -> (World, f64) {
         let grid = self.volume.grid;
         let middle = (grid[0] / 2 * grid[1] + grid[1] / 2) * grid[2] + grid[2] / 2;
@@ -73,9 +73,10 @@ impl<'a> Placed<'a> {
         (apply(&self.volume.affine, voxel.map(|index| index as f64)), size)
     }
 
-    /// The sum of squares within two voxels along each axis.
+    /// The sum of squares within two voxels along each axis, nearer ones counting more.
     fn squares_around(&self) -> Vec<f64> {
         const REACH: usize = 2;
+        let weight = |distance: usize| (REACH + 1 - distance) as f64;
         let grid = self.volume.grid;
         let square = |x: &f32| if x.is_finite() { f64::from(*x).powi(2) } else { 0.0 };
         let mut sums: Vec<f64> = self.volume.values.iter().map(square).collect();
@@ -83,9 +84,9 @@ impl<'a> Placed<'a> {
             let n_inner: usize = grid[axis + 1..].iter().product();
             let sum = |site: usize| {
                 let at = site / n_inner % grid[axis];
-                let first = site - at.min(REACH) * n_inner;
-                let n = at.min(REACH) + 1 + REACH.min(grid[axis] - 1 - at);
-                (0..n).map(|step| sums[first + step * n_inner]).sum::<f64>()
+                let places = at.saturating_sub(REACH)..(at + REACH + 1).min(grid[axis]);
+                let value = |place: usize| sums[site + place * n_inner - at * n_inner];
+                places.map(|place| weight(place.abs_diff(at)) * value(place)).sum::<f64>()
             };
             sums = (0..sums.len()).map(sum).collect();
         }

@@ -69,7 +69,8 @@ impl Upright {
             voxel[up.0] = place(up, n_down - 1 - at / n_right);
             f64::from(values[(voxel[0] * self.grid[1] + voxel[1]) * self.grid[2] + voxel[2]])
         };
-        let caption = format!("{caption} {}", brain.name(&self.grid, slice));
+        let parts = [caption, brain.name(&self.grid, slice)].into_iter().filter(|part| !part.is_empty());
+        let caption = parts.collect::<Vec<_>>().join(", ");
         Panel { caption, grid: vec![n_down, n_right], values: (0..n_down * n_right).map(value).collect() }
     }
 
@@ -144,8 +145,8 @@ mod tests {
         let upright = Upright::new(&[3, 4, 5], Some(&header), None);
         let slice = upright.fullest(&values);
         assert!(matches!(slice, Some(2 | 3)), "{slice:?}");
-        let panel = upright.panel(&values, Some(3), "7:".into());
-        assert_eq!((panel.grid, panel.caption.as_str()), (vec![5, 3], "7: z = 6 mm"));
+        let panel = upright.panel(&values, Some(3), "7".into());
+        assert_eq!((panel.grid, panel.caption.as_str()), (vec![5, 3], "7, z = 6 mm"));
         assert_eq!(panel.values.iter().position(|x| *x == 9.0), Some(2), "the upper right corner");
     }
 }
