@@ -1,6 +1,6 @@
 // A page over a run that goes on: rows of the trace and news come as events, features when there is a new checkpoint.
 
-const live = { tables: new Map(), version: 0, shown: 0, isBusy: false, drawn: 0 };
+const live = { tables: new Map(), version: 0, shown: 0, isBusy: false, drawn: 0, state: null };
 
 function beginLive(name) {
   page.data = null;
@@ -32,6 +32,9 @@ function showStatus(status) {
     stopped: () => `Stopped at ${chain}sweep ${status.sweep} of ${status.planned}, resume with ${status.resume}` + (of_known(status.checkpoint) && status.checkpoint < status.sweep ? ` (goes on from sweep ${status.checkpoint}, with the same numbers)` : ""),
   };
   say(texts[status.state](), status.state);
+  const isOther = live.state !== status.state;
+  live.state = status.state;
+  if (isOther && page.data) showHeadline();
 }
 
 function addRows(rows) {

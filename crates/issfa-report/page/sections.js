@@ -27,9 +27,11 @@ function showHeadline() {
   }
   tiles.push(tile(noise ? figure(noise.level) : "white", noise ? `level of the noise, in the data's units: ${noise.words}` : `noise: ${overview.noise}`));
   if (overview.minka_dimension !== null) tiles.push(tile(String(overview.minka_dimension), "principal components by Minka's evidence"));
+  // A fit that is at work needs no advice to go on.
+  const verdict = overview.verdict.filter((line) => live.state !== "running" || !line.startsWith("The run stands at"));
   const isGood = overview.verdict.length === 1 && overview.verdict[0].startsWith("Nothing looks wrong");
   fill(byId("headline"), el("div", { class: "tiles" }, tiles),
-    el("div", { class: isGood ? "verdict good" : "verdict" }, el("h2", {}, "Verdict"), el("ul", {}, overview.verdict.map((line) => el("li", {}, line)))),
+    el("div", { class: isGood ? "verdict good" : "verdict" }, el("h2", {}, "Verdict"), el("ul", {}, verdict.map((line) => el("li", {}, line)))),
     overview.preparation ? el("p", { class: "about" }, "Data: ", overview.preparation, ".") : null);
 }
 
@@ -112,9 +114,8 @@ function showNoise() {
   const canvas = el("canvas", { role: "img", class: grid.length === 1 ? "curve" : "map", "aria-label": `Standard deviation of the noise by site; ${noise.words}` });
   if (grid.length === 1) drawCurve(canvas, map, null, [330, 190]);
   else {
-    const middle = (axis) => (affine ? fullest(map, grid, axis) : Math.floor(grid[axis] / 2));
-    if (affine) drawNoiseSlice(canvas, map, shown);
-    else drawPicture(canvas, map, grid, grid.slice(0, -2).map((_, axis) => middle(axis)), shown);
+    if (affine) drawFromAbove(canvas, map, shown);
+    else drawPicture(canvas, map, grid, grid.slice(0, -2).map((length) => Math.floor(length / 2)), shown);
   }
   const box = el("div", { class: "plot" });
   const levels = noise.run_levels.length > 1 ? el("details", {}, el("summary", {}, "Level of each run"), el("p", {}, noise.run_levels.map((level, at) => `${page.data.runs[at]?.name ?? at + 1}: ${figure(level)}`).join("; "))) : null;
@@ -125,10 +126,12 @@ function showNoise() {
   showSpectrum(box, noise);
 }
 
-function drawNoiseSlice(canvas, map, shown) {
+// A slice of a volume from above: through the middle, or where another map has most of its squares.
+function drawFromAbove(canvas, map, shown, where = null) {
   const { grid } = page.data;
   const plane = planesOf(grid)[0];
   const place = grid.map((length) => Math.floor(length / 2));
+  if (where) place[plane.through] = fullest(where, grid, plane.through);
   [canvas.width, canvas.height] = [grid[plane.across], grid[plane.up]];
   canvas.style.aspectRatio = `${grid[plane.across] * edgeOf(plane.across)} / ${grid[plane.up] * edgeOf(plane.up)}`;
   const image = new ImageData(canvas.width, canvas.height);
@@ -175,7 +178,7 @@ function showRows() {
     const rest = observed.map((x, at) => x - explained[at]);
     const picture = (values, words) => {
       const canvas = el("canvas", { role: "img", class: "map", "aria-label": `${rowName(one.row)}: ${words}` });
-      if (affine) drawNoiseSlice(canvas, values, shown);
+      if (affine) drawFromAbove(canvas, values, shown, explained);
       else drawPicture(canvas, values, grid, grid.slice(0, -2).map((_, axis) => fullest(explained, grid, axis)), shown);
       return el("figure", {}, canvas, el("figcaption", {}, words));
     };

@@ -276,7 +276,7 @@ mod tests {
         let mut values = vec![0.5; 6 * 7 * 8];
         values[(5 * 7 + 2) * 8 + 3] = -9.0;
         let svg = draw(&figure(Volume { grid, values: &values, affine: shifted(-4.0) }, None));
-        for text in ["axial, z = −1 mm", "sagittal, x = 1 mm", "coronal, y = −2 mm", "−9", "twice the mean"] {
+        for text in ["axial, z = −1 mm", "sagittal, x = 1 mm", "coronal, y = −2 mm", "≤ −2", "twice the mean"] {
             assert!(svg.contains(text), "{text}");
         }
         assert!([">L<", ">R<", ">A<", ">P<", ">S<", ">I<"].iter().all(|letter| svg.matches(letter).count() == 2));

@@ -397,7 +397,11 @@ mod tests {
         let base = recorded(Settings::default());
         let same = Settings { sweeps: 7000, checkpoint_every: "1s".into(), ..Settings::default() };
         let other = Settings { seed: 1, ..Settings::default() };
+        let shown = Settings { report: PageSize::Light, axes: Some("x".into()), ..Settings::default() };
         assert_eq!(base.fingerprint(), recorded(same).fingerprint());
+        assert_eq!(base.fingerprint(), recorded(shown).fingerprint());
+        // Runs of builds without these settings can be resumed.
+        assert!(!["report", "axes"].iter().any(|key| base.settings.to_toml().contains(key)));
         assert_ne!(base.fingerprint(), recorded(other).fingerprint());
     }
 }

@@ -45,9 +45,10 @@ impl Fitted {
     /// those of the last checkpoints. Nothing is written.
     pub fn open_as_it_stands(folder: &Path) -> Result<(Fitted, Standing)> {
         let mut fitted = Fitted::open(folder)?;
-        let n_kept = |chain: &super::ChainRecord| chain.trace.iter().any(|row| row.sweep > fitted.checked.burn_in);
-        let is_kept = fitted.chains.iter().any(n_kept);
-        if fitted.has_results && is_kept && Held::owner(folder).is_none() {
+        let (burn_in, thin) = (fitted.checked.burn_in, fitted.checked.thin);
+        let has_kept = |chain: &super::ChainRecord| chain.sweep >= burn_in + thin;
+        let has_kept = fitted.chains.iter().any(has_kept);
+        if fitted.has_results && has_kept && Held::owner(folder).is_none() {
             return Ok((fitted, Standing::Results));
         }
         let standing = match fitted.settings().precision {
@@ -59,7 +60,8 @@ impl Fitted {
 
     /// Whether the fit computes in double precision though it was not asked to.
     fn is_promoted(&self) -> Result<bool> {
-        self.stored(1).map(|stored| stored.text("precision").is_ok_and(|name| name == f64::NAME))
+        let first = Run::open(&self.name())?.started_chains().first().copied().unwrap_or(1);
+        self.stored(first).map(|stored| stored.text("precision").is_ok_and(|name| name == f64::NAME))
     }
 
     fn stored(&self, chain: u32) -> Result<Stored> {
@@ -70,12 +72,13 @@ impl Fitted {
         let (fingerprint, sizes) = (self.recorded().fingerprint(), self.record.sizes());
         let with_reconstruction = self.settings().reconstruct;
         let mut kept = Vec::new();
-        for chain in (1..).take(self.chains.len()) {
+        let chains = Run::open(&self.name())?.started_chains();
+        for &chain in chains.iter().take(self.chains.len()) {
             let posterior = checkpoint::posterior(&self.stored(chain)?, &fingerprint, &sizes, with_reconstruction)?;
             kept.extend(Some(posterior).filter(|posterior| posterior.n_kept > 0));
         }
         let (posterior, standing) = if kept.is_empty() {
-            let now = checkpoint::decode::<R>(&self.stored(1)?, &fingerprint, &sizes, with_reconstruction)?;
+            let now = checkpoint::decode::<R>(&self.stored(chains[0])?, &fingerprint, &sizes, with_reconstruction)?;
             let levels: Vec<f64> = (0..self.record.n_rows).map(|row| self.row_level(row)).collect();
             let mut of_state = Posterior::new(None);
             of_state.add(&now.state, &Shown { row_levels: &levels, ..self.shown() }, self.settings().exceed);
