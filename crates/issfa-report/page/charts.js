@@ -11,7 +11,10 @@ function wantsLog(low, high) {
 // A tick with as many digits as tell it from its neighbours.
 function tickLabel(tick, step, log) {
   if (tick === 0 || log || !step) return figure(tick);
-  return figure(tick, Math.max(1, Math.min(9, Math.floor(Math.log10(Math.abs(tick))) - Math.floor(Math.log10(step)) + 1)));
+  const power = Math.floor(Math.log10(step) + 1e-9);
+  // Steps of 2.5 have a digit more.
+  const more = Math.abs(Math.round(step / 10 ** power) - step / 10 ** power) > 1e-6 ? 2 : 1;
+  return figure(tick, Math.max(1, Math.min(9, Math.floor(Math.log10(Math.abs(tick)) + 1e-9) - power + more)));
 }
 
 // Lines over one x: series are {name, values, colour, dash, fill, scale, points}; marks are {at, label}.

@@ -95,7 +95,7 @@ function drawPicture(canvas, values, grid, leading, shown) {
 }
 
 // A line over a one-dimensional grid, with a band of two standard deviations where they are known.
-function drawCurve(canvas, values, sds, [width, height] = [560, 220]) {
+function drawCurve(canvas, values, sds, [width, height] = [Math.min(560, Math.max(280, innerWidth - 30)), 220]) {
   const ratio = devicePixelRatio || 1;
   const small = width < 200;
   canvas.width = width * ratio;
@@ -104,7 +104,7 @@ function drawCurve(canvas, values, sds, [width, height] = [560, 220]) {
   ctx.scale(ratio, ratio);
   ctx.fillStyle = inkOf("--paper");
   ctx.fillRect(0, 0, width, height);
-  const [left, bottom] = small ? [2, height - 2] : [46, height - 20];
+  const [left, bottom] = small ? [2, height - 2] : [58, height - 20];
   const reach = (at, sign) => values[at] + sign * 2 * (sds?.[at] || 0);
   const sites = [...values.keys()].filter((at) => isFinite(values[at]));
   let [low, high] = [0, 0];
