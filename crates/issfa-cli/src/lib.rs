@@ -41,6 +41,7 @@ enum Command {
     Selftest(commands::selftest::Options),
     Merge(commands::merge::Options),
     Report(commands::report::Options),
+    Watch(commands::watch::Options),
 }
 
 /// How a command failed: by the library's account, or with an exit code of its own after it has said all.
@@ -122,5 +123,6 @@ fn run(cli: Cli) -> Outcome {
         Command::Selftest(options) => commands::selftest::run(options),
         Command::Merge(options) => commands::merge::run(options, &common),
         Command::Report(options) => commands::report::run(options, &common),
+        Command::Watch(options) => commands::watch::run(options),
     }
 }

@@ -43,7 +43,10 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
                     line.split(',').enumerate().filter(|(at, _)| *at != 2).map(|(_, c)| c).collect::<Vec<_>>().join(",")
                 };
                 found.insert(name, text.lines().map(without).collect::<Vec<_>>().join("\n").into_bytes());
-            } else if !name.contains("figures/") && !name.contains("checkpoint/") && !name.ends_with("config.toml") {
+            } else if !["figures/", "checkpoint/", "config.toml", "report.html", "live.json"]
+                .iter()
+                .any(|part| name.contains(part))
+            {
                 found.insert(name, std::fs::read(&path).unwrap());
             }
         }

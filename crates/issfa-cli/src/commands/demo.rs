@@ -8,7 +8,7 @@ use clap::Args;
 use issfa::Centering;
 use issfa::fit::Ranks;
 use issfa::report::write_truth_figures;
-use issfa::run::folder::{FIGURES, Output};
+use issfa::run::folder::{FIGURES, Output, PAGE};
 use issfa::run::held::Held;
 use issfa::run::settings::Settings;
 use issfa::run::until::Until;
@@ -66,11 +66,12 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         print_table(&serde_json::to_value(&report).expect("a report is JSON"));
     }
     let figures = fit.join(FIGURES);
+    let page = fit.join(PAGE);
     common.say(&format!(
         "\nLook at {}\n        {}\n        {}\nThen: issfa summary {}",
+        page.display(),
         figures.join("truth_features.png").display(),
         figures.join("truth_reconstruction.png").display(),
-        figures.join("traces.png").display(),
         fit.display(),
     ));
     Ok(())

@@ -1,5 +1,6 @@
 //! `issfa fit`: from data to a run folder.
 
+use super::report::write_page;
 use crate::options::{Common, named, pair};
 use crate::progress::Progress;
 use crate::ranks::Job;
@@ -16,13 +17,14 @@ use issfa::run::folder::{FIGURES, Output};
 use issfa::run::held::Held;
 use issfa::run::inputs;
 use issfa::run::settings::ThetaStep;
-use issfa::run::settings::{Checked, Precision, Preset, Settings, USUAL_BURN_IN, USUAL_THIN};
+use issfa::run::settings::{Checked, PageSize, Precision, Preset, Settings, USUAL_BURN_IN, USUAL_THIN};
 use issfa::run::until::{MOST_UNTIL_SETTLED, Until};
 use issfa::structure::{Shelf, expression};
 use issfa::summary::Fitted;
 use issfa::summary::overview::Overview;
 use issfa::summary::text::seconds;
 use issfa::{Error, report};
+use issfa_report::PageOptions;
 use std::path::{Path, PathBuf};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
@@ -164,6 +166,13 @@ pub struct FitOptions {
     /// The anatomical image under the figures of features (default: the mean of the data)
     #[arg(long, value_name = "FILE")]
     pub background: Option<PathBuf>,
+    /// What the axes are called and where they lie, for pictures: latitude=61:49,longitude=-10:2 (first and last site)
+    #[arg(long, value_name = "NAME=FIRST:LAST,...")]
+    pub axes: Option<String>,
+    /// How much report.html holds: full (all maps of each feature), light (one map a feature), none, or auto: full unless
+    /// that were more than 40 MB (default auto)
+    #[arg(long, value_parser = named::<PageSize>(&["auto", "light", "full", "none"]))]
+    pub report: Option<PageSize>,
     /// Stop (and leave a checkpoint) after this time: 90s, 5m, 2h
     #[arg(long, value_name = "TIME")]
     pub time_budget: Option<String>,
@@ -262,6 +271,8 @@ impl FitOptions {
         set(&mut settings.exceed, self.exceed);
         settings.melodic |= self.melodic;
         settings.background = self.background.take().or(settings.background.take());
+        settings.axes = self.axes.take().or(settings.axes.take());
+        set(&mut settings.report, self.report);
     }
 }
 
@@ -425,7 +436,7 @@ pub fn figures(fitted: &Fitted, out: &Path) -> Result<()> {
     report::write_figures(fitted, &folder)?;
     // A run may be resumed where its background is not any more.
     let background = fitted.settings().background.as_deref().filter(|path| path.is_file());
-    for warning in report::brain::write_brain_figures(fitted, &Which::Ends, background, &folder)? {
+    for warning in report::brain::write_brain_figures(fitted, &Which::Usual, background, &folder)? {
         err!("warning: {}", words::text(&warning));
     }
     Ok(())
@@ -434,7 +445,10 @@ pub fn figures(fitted: &Fitted, out: &Path) -> Result<()> {
 /// What was found, in a line.
 pub fn finding(overview: &Overview) -> String {
     match overview.n_kept {
-        0 => "no draws were kept yet: burn-in is not over".to_string(),
+        0 => {
+            let now = overview.n_features_now.map_or(String::new(), |n| format!("; the chain stands at {n} features"));
+            format!("no draws were kept yet: burn-in ({} sweeps) is not over{now}", overview.burn_in)
+        }
         _ => format!(
             "{} persistent features, {} of which hold 95% of what they explain{}; all but noise is {:.1}% of the sum of \
              squares; {} per sweep on average",
@@ -459,6 +473,7 @@ fn conclude(
         return if ending == Ending::Stopped { Err(Failure::Exit(signals.exit_code())) } else { Ok(None) };
     };
     figures(&fitted, out)?;
+    write_page(&fitted, &PageOptions::of(&fitted, &words::text), out, common)?;
     let overview = fitted.summary();
     common.say(&finding(&overview));
     match ending {

@@ -1,14 +1,16 @@
 //! `issfa merge`: runs of the same data and settings with different seeds become the chains of one run.
 
 use super::fit::{figures, finding, ordinal};
-use crate::Outcome;
+use super::report::write_page;
 use crate::options::Common;
+use crate::{Outcome, words};
 use clap::Args;
 use issfa::data::grid::show_grid;
 use issfa::fit::merge::Merge;
 use issfa::run::folder::Output;
 use issfa::run::held::Held;
 use issfa::summary::Fitted;
+use issfa_report::PageOptions;
 use std::path::{Path, PathBuf};
 
 /// Make runs of the same data and settings, with different seeds, the chains of one run
@@ -32,6 +34,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     merge.write(&mut held)?;
     let fitted = Fitted::open(&options.out)?;
     figures(&fitted, &options.out)?;
+    write_page(&fitted, &PageOptions::of(&fitted, &words::text), &options.out, common)?;
     let overview = fitted.summary();
     common.say(&finding(&overview));
     let out = options.out.display();

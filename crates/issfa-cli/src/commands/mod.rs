@@ -14,3 +14,4 @@ pub mod simulate;
 pub mod structure;
 pub mod summary;
 pub mod transform;
+pub mod watch;

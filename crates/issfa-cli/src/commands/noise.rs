@@ -5,8 +5,10 @@ use crate::Outcome;
 use crate::options::Common;
 use clap::Args;
 use issfa::data::Rows;
+use issfa::data::axes::parse_axes;
 use issfa::fit::{LookedAt, look_at_noise};
 use issfa::report::noise::write_noise_figures;
+use issfa::report::upright::Upright;
 use issfa::run::folder::{NOISE_REFERENCE, Output};
 use issfa::run::held::Held;
 use issfa::run::inputs;
@@ -33,11 +35,13 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let tell = |text: &str| common.say(text);
     let shelf = Shelf::beside(&options.out, &tell);
     let rows = Rows::open(&checked.settings.input)?;
-    let LookedAt { filter, structure, mask } = look_at_noise(&rows, &checked, &shelf)?;
+    let LookedAt { filter, structure, mask, space } = look_at_noise(&rows, &checked, &shelf)?;
     let reference = filter.reference();
     let place = held.begin()?;
     reference.to_bundle().save(&place.join(NOISE_REFERENCE))?;
-    write_noise_figures(reference, &structure, &mask, &place)?;
+    let axes = checked.settings.axes.as_deref().map(|text| parse_axes(text, structure.grid().len())).transpose()?;
+    let upright = Upright::new(structure.grid(), space.as_ref(), axes.as_deref());
+    write_noise_figures(reference, &structure, &mask, &upright, &place)?;
     held.publish()?;
     common.say(&format!("noise: {}", reference.findings.in_words()));
     common.say(&format!(

@@ -1,6 +1,7 @@
 //! From files to spectral data: reading, stacking, centring, scaling, transforming.
 
 pub mod array;
+pub mod axes;
 pub mod confounds;
 pub mod covariates;
 pub mod grid;

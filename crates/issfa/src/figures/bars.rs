@@ -6,6 +6,7 @@ use super::colour::PALETTE;
 use super::text::{Anchor, TextStyle, text_width, wrap};
 use super::ticks::Scale;
 use super::{Figure, WIDTH, legend};
+use std::ops::Range;
 
 const HEIGHT: f64 = 320.0;
 const RIGHT: f64 = 30.0;
@@ -42,9 +43,11 @@ pub fn histogram(
     y_axis.ticks.retain(|tick| tick.value.fract() == 0.0);
     y_axis.draw_left(&mut canvas, frame, "count");
     for (index, counts) in counts.iter().enumerate() {
-        let points = steps(&edges, counts, (&x_axis, &y_axis), frame.bottom());
-        canvas.polygon(&points, legend::stroke(index).colour, 0.16);
-        canvas.polyline(&points, legend::stroke(index));
+        for filled in filled(counts) {
+            let points = steps(&edges[filled.start..=filled.end], &counts[filled], (&x_axis, &y_axis), frame.bottom());
+            canvas.polygon(&points, legend::stroke(index).colour, 0.16);
+            canvas.polyline(&points, legend::stroke(index));
+        }
     }
     x_axis.draw_below(&mut canvas, frame, Some(x_label));
     if counts.iter().flatten().sum::<usize>() == 0 {
@@ -55,6 +58,18 @@ pub fn histogram(
 
 fn frame(top: f64) -> Rect {
     Rect { x: LEFT, y: top + 6.0, width: WIDTH - LEFT - RIGHT, height: HEIGHT }
+}
+
+/// The stretches of bins that hold something.
+fn filled(counts: &[usize]) -> Vec<Range<usize>> {
+    let mut stretches: Vec<Range<usize>> = Vec::new();
+    for bin in (0..counts.len()).filter(|&bin| counts[bin] > 0) {
+        match stretches.last_mut() {
+            Some(last) if last.end == bin => last.end = bin + 1,
+            _ => stretches.push(bin..bin + 1),
+        }
+    }
+    stretches
 }
 
 /// The outline of a histogram, from the base line and back to it.
@@ -160,6 +175,12 @@ mod tests {
         assert_eq!(edges, [2.5, 3.5, 4.5, 5.5, 6.5, 7.5]);
         assert_eq!(count(&values, &edges), [1, 2, 0, 0, 1]);
         assert_eq!(bin_edges(&[("K".into(), vec![0.0, 99.0])], 30).len(), 26);
+    }
+
+    #[test]
+    fn empty_bins_have_no_outline() {
+        assert_eq!(filled(&[0, 2, 1, 0, 0, 3]), [1..3, 5..6]);
+        assert!(filled(&[0, 0]).is_empty());
     }
 
     #[test]

@@ -5,7 +5,7 @@ pub use super::resample::Volume;
 
 use super::axes::LEFT;
 use super::canvas::{Canvas, EDGE, INK, Rect, Stroke};
-use super::colour::Colours;
+use super::colour::{Colours, quiet_size};
 use super::courses;
 use super::overlay::{Layers, Window};
 use super::panel::{BORDER, colour_bar, draw_colour_bar};
@@ -47,7 +47,7 @@ pub struct BrainFigure<'a> {
     pub repetition_seconds: Option<f64>,
 }
 
-/// Slices in millimetres through the voxel of the largest absolute value, the right side of the body on the right;
+/// Slices in millimetres through the place with the most squares about it, the right side of the body on the right;
 /// under them the weights of every run. Of a volume with an axis of length 1, only the slices that show the two other
 /// axes are drawn. An affine that cannot be inverted is replaced by the voxel axes.
 pub fn brain_figure(what: &BrainFigure) -> Figure {
@@ -68,6 +68,8 @@ struct Scene<'a> {
     has_affine: bool,
     peak: World,
     largest: f64,
+    /// The value of the strongest colour, which a few loud voxels may exceed.
+    limit: f64,
     slices: Vec<(Raster, Layers)>,
     notes: Vec<&'static str>,
 }
@@ -78,7 +80,9 @@ impl<'a> Scene<'a> {
         let has_affine = placed.is_some();
         let feature = placed.unwrap_or_else(|| Placed::by_voxels(what.feature));
         let (peak, largest) = feature.peak();
-        let mut scene = Scene { what, feature, has_affine, peak, largest, slices: Vec::new(), notes: Vec::new() };
+        let limit = quiet_size(what.feature.values.iter().map(|&x| f64::from(x))).max(what.threshold.min(largest));
+        let mut scene =
+            Scene { what, feature, has_affine, peak, largest, limit, slices: Vec::new(), notes: Vec::new() };
         scene.slices = scene.cut();
         scene.notes = scene.find_notes();
         scene
@@ -157,7 +161,7 @@ impl<'a> Scene<'a> {
     }
 
     fn draw_slice(&self, canvas: &mut Canvas, frame: Rect, raster: &Raster, layers: &Layers) {
-        canvas.image(frame, layers.pixels(self.what.threshold, self.largest));
+        canvas.image(frame, layers.pixels(self.what.threshold, self.limit));
         canvas.frame(frame, BORDER);
         if frame.width.min(frame.height) < SHORTEST_LETTERED {
             return;
@@ -176,8 +180,10 @@ impl<'a> Scene<'a> {
     /// The colour bar and what is shown in colour; gives the y below.
     fn draw_foot(&self, canvas: &mut Canvas, top: f64) -> f64 {
         let at = (LEFT, top);
-        let limit = if self.largest > 0.0 { self.largest } else { 1.0 };
-        let right = draw_colour_bar(canvas, at, Colours::Diverging, (&number(-limit), &number(limit)));
+        let limit = if self.limit > 0.0 { self.limit } else { 1.0 };
+        let (below, above) = if self.largest > 1.001 * limit { ("≤ ", "≥ ") } else { ("", "") };
+        let ends = (format!("{below}{}", number(-limit)), format!("{above}{}", number(limit)));
+        let right = draw_colour_bar(canvas, at, Colours::Diverging, (&ends.0, &ends.1));
         let bar = colour_bar(at);
         let hidden = (self.what.threshold / limit).clamp(0.0, 1.0) * bar.width;
         if hidden > 0.0 {
@@ -201,7 +207,7 @@ impl<'a> Scene<'a> {
         };
         let shown = format!("in colour: absolute value at least {}{why}", number(self.what.threshold));
         let slices = if self.slices.len() == 1 { "slice" } else { "slices" };
-        let marks = format!("{slices} through the largest absolute value (marks at the edges)");
+        let marks = format!("{slices} through where most of its squares lie (marks at the edges)");
         [shown, [marks.as_str()].iter().chain(&self.notes).copied().collect::<Vec<_>>().join("; ")]
     }
 }
@@ -270,7 +276,7 @@ mod tests {
         let mut values = vec![0.5; 6 * 7 * 8];
         values[(5 * 7 + 2) * 8 + 3] = -9.0;
         let svg = draw(&figure(Volume { grid, values: &values, affine: shifted(-4.0) }, None));
-        for text in ["axial, z = −1 mm", "sagittal, x = 1 mm", "coronal, y = −2 mm", "−9", "twice the mean"] {
+        for text in ["axial, z = −1 mm", "sagittal, x = 1 mm", "coronal, y = −2 mm", "≤ −2", "twice the mean"] {
             assert!(svg.contains(text), "{text}");
         }
         assert!([">L<", ">R<", ">A<", ">P<", ">S<", ">I<"].iter().all(|letter| svg.matches(letter).count() == 2));

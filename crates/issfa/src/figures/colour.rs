@@ -35,6 +35,20 @@ const SEQUENTIAL: [[u8; 3]; 10] = [
     [253, 231, 37],
 ];
 
+/// Of how many values one may exceed the scale of a map.
+const LOUD: usize = 500;
+
+/// The size that a map is scaled to: the few loudest of its values do not decide. 0 where there are none.
+pub fn quiet_size(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sizes: Vec<f64> = values.map(f64::abs).filter(|size| size.is_finite() && *size > 0.0).collect();
+    let loud = (sizes.len() / LOUD).max(4);
+    sizes.sort_by(|a, b| b.total_cmp(a));
+    match sizes.first() {
+        Some(&largest) if sizes.len() >= 10 * loud => largest.min(1.15 * sizes[loud]),
+        largest => largest.copied().unwrap_or(0.0),
+    }
+}
+
 /// A colour map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Colours {

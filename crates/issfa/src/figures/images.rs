@@ -1,7 +1,7 @@
 //! Galleries: rows of small maps or curves on a grid, such as true features over found ones.
 
 use super::canvas::{Canvas, EDGE, Rect};
-use super::colour::Colours;
+use super::colour::{Colours, quiet_size};
 use super::panel::{draw_colour_bar, draw_slice, limits};
 use super::slice::{Shape, Slice};
 use super::text::{Anchor, TextStyle, text_width, wrap};
@@ -52,11 +52,13 @@ pub struct GalleryOptions {
     pub limits: Limits,
     /// Panels side by side, at most; further ones go to blocks below. Wide panels take fewer.
     pub n_columns: usize,
+    /// Whether maps of one sign are drawn in colours of one sign; needs scales of their own.
+    pub by_sign: bool,
 }
 
 impl Default for GalleryOptions {
     fn default() -> Self {
-        GalleryOptions { colours: Colours::Diverging, limits: Limits::PerPanel, n_columns: 10 }
+        GalleryOptions { colours: Colours::Diverging, limits: Limits::PerPanel, n_columns: 10, by_sign: false }
     }
 }
 
@@ -64,6 +66,7 @@ impl Default for GalleryOptions {
 struct Cell {
     caption: Vec<String>,
     slice: Slice,
+    colours: Colours,
 }
 
 /// What all cells of a gallery have in common.
@@ -97,12 +100,30 @@ pub fn gallery(title: &str, rows: &[GalleryRow], options: GalleryOptions) -> Fig
         }
         top += 10.0;
     }
-    layout.draw_foot(&mut canvas, top, has_missing);
+    let has_one_sided = cells.iter().flatten().flatten().any(|cell| cell.colours != options.colours);
+    layout.draw_foot(&mut canvas, top, has_missing, has_one_sided);
     canvas.finish(top + 44.0)
 }
 
 fn slice(panel: &Panel) -> Option<Slice> {
     (!panel.values.is_empty()).then(|| Slice::choose(&panel.grid, &panel.values))
+}
+
+/// The scale of a map of its own: the few loudest sites do not decide.
+fn quiet_limits(slice: &Slice, colours: Colours) -> (f64, f64) {
+    let (low, high) = limits(slice.values.iter().copied(), colours);
+    match quiet_size(slice.values.iter().copied()) {
+        most if slice.shape == Shape::Curve || most == 0.0 => (low, high),
+        most => (low.max(-most), high.min(most)),
+    }
+}
+
+/// Whether what is below 0 is hardly anything.
+fn is_one_sided(slice: &Slice) -> bool {
+    let most = quiet_size(slice.values.iter().copied());
+    let sum =
+        |sign: f64| slice.values.iter().filter(|x| *x * sign > 0.0).map(|x| x.abs().min(most).powi(2)).sum::<f64>();
+    slice.shape != Shape::Curve && sum(-1.0) < 0.02 * sum(1.0)
 }
 
 fn values(slices: &[Vec<Option<Slice>>]) -> impl Iterator<Item = f64> {
@@ -134,7 +155,10 @@ impl Layout {
         let cell = |(panel, slice): (&Panel, Option<Slice>)| {
             let slice = slice?;
             let name = slice.name.iter().flat_map(|name| lines(name, 1));
-            Some(Cell { caption: lines(&panel.caption, 2).into_iter().chain(name).collect(), slice })
+            let caption = lines(&panel.caption, 2).into_iter().chain(name).collect();
+            let is_one_sided = self.options.by_sign && is_one_sided(&slice);
+            let colours = if is_one_sided { Colours::Sequential } else { self.options.colours };
+            Some(Cell { caption, slice, colours })
         };
         rows.iter().zip(slices).map(|(row, slices)| row.panels.iter().zip(slices).map(cell).collect()).collect()
     }
@@ -170,24 +194,33 @@ impl Layout {
         }
         let limits = match self.options.limits {
             Limits::Shared => self.shared_limits,
-            Limits::PerPanel => limits(cell.slice.values.iter().copied(), self.options.colours),
+            // Of a map of one sign nothing is below 0 but noise.
+            Limits::PerPanel if cell.colours != self.options.colours => {
+                (0.0, quiet_limits(&cell.slice, cell.colours).1)
+            }
+            Limits::PerPanel => quiet_limits(&cell.slice, cell.colours),
         };
-        draw_slice(canvas, frame, &cell.slice, limits, self.options.colours);
+        draw_slice(canvas, frame, &cell.slice, limits, cell.colours);
     }
 
     /// The colour bar with its limits, and what one has to know to read the panels.
-    fn draw_foot(&self, canvas: &mut Canvas, top: f64, has_missing: bool) {
+    fn draw_foot(&self, canvas: &mut Canvas, top: f64, has_missing: bool, has_one_sided: bool) {
         let (low, high) = self.limit_names();
         let (x, missing) = match self.shape {
             Shape::Curve => (self.left, "gaps: no value"),
             Shape::Plane { .. } => {
-                let right = draw_colour_bar(canvas, (self.left, top), self.options.colours, (&low, &high));
+                let mut right = draw_colour_bar(canvas, (self.left, top), self.options.colours, (&low, &high));
+                if has_one_sided {
+                    right = draw_colour_bar(canvas, (right, top), Colours::Sequential, ("0", "max"));
+                }
                 (right, "grey: no value")
             }
         };
         let mut notes = Vec::new();
         match (self.options.limits, self.shape) {
-            (Limits::PerPanel, _) => notes.push("each panel scaled to its own maximum".to_string()),
+            (Limits::PerPanel, _) => {
+                notes.push("each panel has its own scale, which a few loud sites may exceed".to_string())
+            }
             (Limits::Shared, Shape::Curve) => notes.push(format!("all panels from {low} to {high}")),
             (Limits::Shared, Shape::Plane { .. }) => {}
         }
@@ -222,7 +255,7 @@ mod tests {
         let grids: [&[usize]; 7] = [&[12], &[1], &[5, 200], &[200, 5], &[900, 30], &[6, 7, 8], &[2, 3, 4, 5]];
         for grid in grids {
             for colours in [Colours::Diverging, Colours::Sequential] {
-                let options = GalleryOptions { colours, limits: Limits::Shared, n_columns: 10 };
+                let options = GalleryOptions { colours, limits: Limits::Shared, n_columns: 10, by_sign: true };
                 let rows = [row("true", 3, grid, |site| site as f64 - 4.0), row("found", 1, grid, |_| 0.0)];
                 super::super::check(&gallery("Grids", &rows, options));
                 let odd = [row("all zero", 2, grid, |_| 0.0), row("odd", 13, grid, |_| f64::NAN)];
@@ -230,6 +263,23 @@ mod tests {
             }
         }
         super::super::check(&gallery("Nothing to be seen in this gallery", &[], GalleryOptions::default()));
+    }
+
+    #[test]
+    fn loud_sites_do_not_own_a_map_and_one_sign_has_its_colours() {
+        let plane = |values: Vec<f64>| Slice::choose(&[20, 20], &values);
+        let mut values: Vec<f64> = (0..400).map(|site| (site % 20) as f64 / 10.0 - 1.0).collect();
+        values[7] = 100.0;
+        let slice = plane(values.clone());
+        assert!(quiet_limits(&slice, Colours::Diverging).1 < 1.2 && !is_one_sided(&slice));
+        let slice = plane(values.iter().map(|x| x.abs()).collect());
+        assert!(is_one_sided(&slice));
+        let (low, high) = quiet_limits(&slice, Colours::Sequential);
+        assert!(low == 0.0 && (1.0..1.2).contains(&high), "{high}");
+        // A small feature keeps its peak.
+        let mut sparse = vec![0.0; 400];
+        (0..9).for_each(|at| sparse[40 + at] = at as f64);
+        assert_eq!(quiet_limits(&plane(sparse), Colours::Sequential), (0.0, 8.0));
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! | [`brain`] | slices of a brain volume over the anatomy, time courses beneath |
 //! | [`bars`] | histograms and bar charts |
 //! | [`colour`], [`ticks`] | colour maps, scales |
-//! | `resample`, `overlay`, `courses` | what only [`brain`] is made of |
+//! | [`resample`] | volumes in space, and the slices of them |
+//! | `overlay`, `courses` | what only [`brain`] is made of |
 //! | `canvas`, `text`, `axes`, `legend`, `slice`, `panel` | the parts they are made of |
 //! | `svg`; `paint`, `lettering`, `png_bytes` | a page as SVG; as PNG |
 
@@ -25,7 +26,7 @@ mod overlay;
 mod paint;
 mod panel;
 mod png_bytes;
-mod resample;
+pub mod resample;
 mod slice;
 mod svg;
 mod text;

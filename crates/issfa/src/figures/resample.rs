@@ -25,6 +25,7 @@ pub type World = [f64; 3];
 
 /// A volume with both ways between its voxels and the world.
 pub struct Placed<'a> {
+    /// What it holds.
     pub volume: Volume<'a>,
     to_voxels: Affine,
 }
@@ -54,16 +55,42 @@ impl<'a> Placed<'a> {
         bounds
     }
 
-    /// The place and the size of the largest absolute value; the middle and 0 if there is none but zeros.
+    /// The place with the most squares about it, of such places the one with the largest value; and the size of the largest
+    /// value of all. The middle and 0 if there is none but zeros.
     pub fn peak(&self) -> (World, f64) {
         let grid = self.volume.grid;
         let middle = (grid[0] / 2 * grid[1] + grid[1] / 2) * grid[2] + grid[2] / 2;
-        let sizes = self.volume.values.iter().map(|value| f64::from(value.abs())).enumerate();
-        let larger = |best: (usize, f64), (site, size)| if size > best.1 { (site, size) } else { best };
-        let (site, size) = sizes.filter(|(_, size)| size.is_finite()).fold((middle, 0.0), larger);
+        let sizes = || self.volume.values.iter().map(|value| f64::from(value.abs()));
+        let size = sizes().filter(|size| size.is_finite()).fold(0.0, f64::max);
+        let around = self.squares_around();
+        let larger = |best: (usize, (f64, f64)), (site, own): (usize, f64)| {
+            let found = (around[site], own);
+            if found > best.1 { (site, found) } else { best }
+        };
+        let (site, _) = sizes().enumerate().filter(|(_, own)| own.is_finite()).fold((middle, (0.0, 0.0)), larger);
         let [_, ny, nz] = grid.map(|length| length.max(1));
         let voxel = [site / (ny * nz), site / nz % ny, site % nz];
         (apply(&self.volume.affine, voxel.map(|index| index as f64)), size)
+    }
+
+    /// The sum of squares within two voxels along each axis, nearer ones counting more.
+    fn squares_around(&self) -> Vec<f64> {
+        const REACH: usize = 2;
+        let weight = |distance: usize| (REACH + 1 - distance) as f64;
+        let grid = self.volume.grid;
+        let square = |x: &f32| if x.is_finite() { f64::from(*x).powi(2) } else { 0.0 };
+        let mut sums: Vec<f64> = self.volume.values.iter().map(square).collect();
+        for axis in 0..3 {
+            let n_inner: usize = grid[axis + 1..].iter().product();
+            let sum = |site: usize| {
+                let at = site / n_inner % grid[axis];
+                let places = at.saturating_sub(REACH)..(at + REACH + 1).min(grid[axis]);
+                let value = |place: usize| sums[site + place * n_inner - at * n_inner];
+                places.map(|place| weight(place.abs_diff(at)) * value(place)).sum::<f64>()
+            };
+            sums = (0..sums.len()).map(sum).collect();
+        }
+        sums
     }
 
     /// The value of the voxel that holds the place; NaN outside.
@@ -113,7 +140,7 @@ impl<'a> Placed<'a> {
     }
 
     /// For each axis of the world the voxel axis along it: of all ways to pair them, the one with the least turning.
-    fn voxel_axes(&self) -> [usize; 3] {
+    pub fn voxel_axes(&self) -> [usize; 3] {
         let edges = edges(&self.volume.affine);
         let cosine = |world: usize, axis: usize| self.volume.affine[world][axis].abs() / edges[axis];
         let agreement = |pairing: &[usize; 3]| (0..3).map(|world| cosine(world, pairing[world])).sum::<f64>();
@@ -166,9 +193,13 @@ fn inverse(affine: &Affine) -> Option<Affine> {
 /// Which axes of the world (0 right, 1 anterior, 2 superior) a slice shows to the right and up, and which it cuts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plane {
+    /// As anatomists call it.
     pub name: &'static str,
+    /// The axis to the right.
     pub across: usize,
+    /// The axis upwards.
     pub up: usize,
+    /// The axis that is cut.
     pub through: usize,
 }
 
@@ -188,6 +219,7 @@ pub fn pixel_size(volume: &Placed) -> f64 {
 
 /// The places of a slice's pixels.
 pub struct Raster {
+    /// Which way it looks.
     pub plane: Plane,
     /// A place on the slice.
     through: World,
@@ -195,7 +227,9 @@ pub struct Raster {
     left: f64,
     top: f64,
     pixel: f64,
+    /// Pixels in a line.
     pub n_across: usize,
+    /// Lines.
     pub n_down: usize,
 }
 

@@ -10,21 +10,24 @@ use crate::data::{Array, Mask, Preprocessing};
 use crate::error::Result;
 use crate::noise::Filter;
 use crate::numeric::bytes::{Bundle, Stored};
-use crate::numeric::files::{create_folder, sync_folder};
+use crate::numeric::files::{create_folder, sync_folder, write_lightly};
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Belongings};
 use crate::run::checksums::{Checksums, seal};
 use crate::run::draws::{Draws, DrawsPlace};
 use crate::run::folder::{
-    MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, RECONSTRUCTION, Run, TRACE, reconstruction_image,
+    LIVE, MASK_FILE, MASK_IMAGE, MEAN_IMAGE, NOISE_REFERENCE, RECONSTRUCTION, Run, TRACE, reconstruction_image,
 };
 use crate::run::held::Held;
 use crate::run::trace::{self, TraceRow, TraceWriter};
+use crate::run::until::Window;
 use crate::summary::Found;
 use crate::summary::export::RunImages;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Writes a run folder.
 pub struct FolderSink {
@@ -37,6 +40,48 @@ pub struct FolderSink {
     notes: Vec<String>,
 }
 
+/// `live.json`: how far a chain is at its last checkpoint, for those who look on.
+#[derive(Default, Serialize)]
+struct Live {
+    format: u32,
+    chain: u32,
+    sweep: u64,
+    sweeps: u64,
+    burn_in: u64,
+    n_kept: u64,
+    n_features: usize,
+    noise_variance: f64,
+    /// Of the sweeps since the chain began or went on.
+    seconds: f64,
+    /// Of writing this file, as often.
+    live_seconds: f64,
+    /// Seconds since 1970.
+    written: u64,
+}
+
+impl Live {
+    fn of(about: &About) -> Live {
+        let Window { sweeps, burn_in } = about.checked.window;
+        Live { format: 1, sweeps, burn_in, ..Live::default() }
+    }
+
+    fn add(&mut self, row: &TraceRow) {
+        (self.chain, self.sweep, self.n_features) = (row.chain, row.sweep, row.n_features);
+        self.noise_variance = row.noise_variance;
+        self.seconds += row.seconds;
+    }
+
+    fn write(&mut self, chain: u32, n_kept: u64, folder: &Path) -> Result<()> {
+        let start = Instant::now();
+        (self.chain, self.n_kept) = (chain, n_kept);
+        self.written = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let text = serde_json::to_string(self).expect("numbers are JSON");
+        write_lightly(&folder.join(LIVE), text.as_bytes())?;
+        self.live_seconds += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+}
+
 /// A chain on its way.
 struct Running {
     trace: TraceWriter,
@@ -44,6 +89,7 @@ struct Running {
     n_kept: u64,
     /// Whether draws were stored since.
     has_new_draws: bool,
+    live: Live,
 }
 
 impl FolderSink {
@@ -192,7 +238,7 @@ impl Sink for FolderSink {
         let writer = TraceWriter::create(&folder.join(TRACE), about.record.theta.len())?;
         let preprocessing = self.kept(chain).create(&about.preprocessing)?;
         let belongings = Belongings { chain, trace: writer.mark(), draws: BTreeMap::new(), preprocessing };
-        self.running.insert(chain, Running { trace: writer, n_kept: 0, has_new_draws: true });
+        self.running.insert(chain, Running { trace: writer, n_kept: 0, has_new_draws: true, live: Live::of(about) });
         self.known.insert(chain, belongings);
         Ok(())
     }
@@ -216,14 +262,18 @@ impl Sink for FolderSink {
         self.kept(chain).drop_later(n_kept)?;
         let path = folder.join(TRACE);
         let trace = TraceWriter::reopen(&path, &belongings.trace)?;
-        self.running.insert(chain, Running { trace, n_kept, has_new_draws: false });
         let rows = trace::read(&path, &belongings.trace)?;
+        let mut live = Live::of(about);
+        rows.last().iter().for_each(|row| live.add(row));
+        self.running.insert(chain, Running { trace, n_kept, has_new_draws: false, live });
         self.known.insert(chain, belongings);
         Ok(rows)
     }
 
     fn sweep(&mut self, row: &TraceRow) -> Result<()> {
-        self.running.get_mut(&row.chain).map_or(Ok(()), |running| running.trace.push(row))
+        let Some(running) = self.running.get_mut(&row.chain) else { return Ok(()) };
+        running.live.add(row);
+        running.trace.push(row)
     }
 
     fn draw(&mut self, chain: u32, number: u64, draw: Bundle) -> Result<()> {
@@ -251,6 +301,7 @@ impl Sink for FolderSink {
         known.trace = mark;
         known.draws.retain(|number, _| Draws::belongs(*number, n_kept, self.capacity));
         checkpoint::save(&folder, checkpoint, known)?;
+        running.live.write(chain, n_kept, &folder)?;
         sync_folder(checkpoint::path(&folder).parent().unwrap_or(&folder))?;
         sync_folder(&folder)?;
         let before = std::mem::replace(&mut running.n_kept, n_kept);

@@ -1,6 +1,7 @@
 //! The noise of the rows of a fit: measured, read from a file, or known from the run that goes on.
 
 use crate::comm::Comm;
+use crate::data::nifti::Header;
 use crate::data::preprocess::MeansOf;
 use crate::data::{Centering, Mask, Observations, Preprocessing, Rows};
 use crate::error::{Error, setting};
@@ -89,6 +90,8 @@ pub struct LookedAt {
     pub structure: Arc<Structure>,
     /// The sites that take part.
     pub mask: Mask,
+    /// Where they lie, for images.
+    pub space: Option<Header>,
 }
 
 /// Measures the noise of rows as a fit with these settings would.
@@ -110,7 +113,7 @@ pub fn look_at_noise(rows: &Rows, checked: &Checked, shelf: &Shelf) -> Result<Lo
     match rows.measure()? {
         Measured::Reference(reference) => {
             let filter = Arc::new(Filter::new(*reference, structure.clone(), mask.clone()));
-            Ok(LookedAt { filter, structure, mask })
+            Ok(LookedAt { filter, structure, mask, space: observations.space().cloned() })
         }
         Measured::Nothing(reason) => Err(Error::malformed(observations.path(), reason)),
     }

@@ -14,16 +14,16 @@ use crate::summary::{Fitted, Found};
 use std::fs;
 use std::path::Path;
 
-/// Features shown of a single run, which has no ranking.
-const SHOWN_OF_ONE_RUN: usize = 3;
+/// More features than this get no figure each unless they are asked for: the page has them all.
+const MANY: usize = 40;
 
 /// Which features get a figure.
 #[derive(Clone, Debug, Default)]
 pub enum Which {
-    /// The first and the last of the ranking; of a single run, those that explain most.
+    /// Every one of them; of very many those that explain most, and the first and the last of the ranking.
     #[default]
-    Ends,
-    /// Every one of them.
+    Usual,
+    /// Every one of them, however many.
     All,
     /// By id.
     These(Vec<u64>),
@@ -144,17 +144,16 @@ impl Results {
         match which {
             Which::All => Ok((0..self.table.len()).collect()),
             Which::These(ids) => ids.iter().map(|&id| place(id).ok_or_else(|| self.unknown(id))).collect(),
-            Which::Ends => {
+            Which::Usual => {
                 // A feature that some runs do not use at all says little about runs being alike.
                 let n_runs = self.ranking.iter().map(|row| row.n_runs).max().unwrap_or(0);
                 let compares = |row: &&Synchrony| !row.correlation.is_nan() && row.n_runs == n_runs;
                 let ranked: Vec<u64> = self.ranking.iter().filter(compares).map(|row| row.id).collect();
-                let ends = match &ranked[..] {
-                    [] => return Ok((0..self.table.len().min(SHOWN_OF_ONE_RUN)).collect()),
-                    [one] => vec![*one],
-                    [first, .., last] => vec![*first, *last],
-                };
-                Ok(ends.into_iter().filter_map(place).collect())
+                let ends = ranked.first().into_iter().chain(ranked.last()).filter_map(|&id| place(id));
+                let mut chosen: Vec<usize> = (0..self.table.len().min(MANY)).chain(ends).collect();
+                chosen.sort_unstable();
+                chosen.dedup();
+                Ok(chosen)
             }
         }
     }
@@ -191,7 +190,8 @@ impl Results {
         }
         let widths = row.smoothness.iter().map(|[_, middle, _]| *middle).filter(|width| !width.is_nan());
         let widths = widths.map(|width| format!("{width:.0}")).collect::<Vec<_>>().join(" x ");
-        parts.push(format!("FWHM {widths} mm"));
+        let is_rough = row.smoothness.iter().any(|[_, middle, _]| *middle < 0.5);
+        parts.push(format!("FWHM {widths} mm{}", if is_rough { " (0: neighbours are not alike)" } else { "" }));
         format!("Feature {}: {}", row.id, parts.join("; "))
     }
 

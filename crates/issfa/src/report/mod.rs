@@ -2,6 +2,7 @@
 
 pub mod brain;
 pub mod noise;
+pub mod upright;
 
 use crate::comm::Solo;
 use crate::data::read::npy::read_npy_f32;
@@ -21,9 +22,10 @@ use crate::structure::{Direction, Spectrum, Structure};
 use crate::summary::Fitted;
 use crate::summary::features::{excess_kurtosis, read_images};
 use std::path::Path;
+use upright::Upright;
 
 /// The most features a gallery shows.
-const MOST_SHOWN: usize = 50;
+const MOST_SHOWN: usize = 300;
 
 /// (Re)makes the figures of a fit in a folder: traces, features, the posterior of K, weights.
 pub fn write_figures(fitted: &Fitted, folder: &Path) -> Result<()> {
@@ -38,25 +40,36 @@ pub fn write_figures(fitted: &Fitted, folder: &Path) -> Result<()> {
     }
     n_features(fitted, &chains).save(folder, "n_features")?;
     if let Some(filter) = &fitted.noise {
-        noise::write_noise_figures(filter.reference(), &fitted.structure, &fitted.mask, folder)?;
+        let upright = Upright::of(fitted);
+        noise::write_noise_figures(filter.reference(), &fitted.structure, &fitted.mask, &upright, folder)?;
     }
     let features = fitted.features();
-    let (grid, n) = (&features.shape[1..], features.shape[0]);
-    if n == 0 {
+    if features.shape[0] == 0 {
         return Ok(());
     }
-    let caption = |at: usize| format!("{}: {:.2}%", table[at].id, 100.0 * table[at].variance_explained);
-    let shown = n.min(MOST_SHOWN);
-    let title = format!("{shown} of {n} persistent features, by variance explained (id: share of the sum of squares)");
-    let row = GalleryRow {
-        label: String::new(),
-        panels: (0..shown).map(|at| panel(features.row(at), grid, caption(at))).collect(),
-    };
-    gallery(&title, &[row], GalleryOptions::default()).save(folder, "features")?;
-    if grid.len() > 1 {
+    feature_gallery(fitted, &features).save(folder, "features")?;
+    if features.shape.len() > 2 {
         profiles(&features, &|at| table[at].id.to_string()).save(folder, "profiles")?;
     }
     weights(fitted).save(folder, "weights")
+}
+
+/// The persistent features, each with its map in noise units under it where the noise was measured.
+fn feature_gallery(fitted: &Fitted, features: &Array) -> crate::figures::Figure {
+    let (table, upright, z) = (&fitted.found().features.table, Upright::of(fitted), fitted.features_z());
+    let (n, shown) = (features.shape[0], features.shape[0].min(MOST_SHOWN));
+    let caption = |at: usize| format!("{}: {:.2}%", table[at].id, 100.0 * table[at].variance_explained);
+    let slices: Vec<Option<usize>> = (0..shown).map(|at| upright.fullest(features.row(at))).collect();
+    let means = (0..shown).map(|at| upright.panel(features.row(at), slices[at], caption(at))).collect();
+    let label = if z.is_some() { "mean" } else { "" };
+    let mut rows = vec![GalleryRow { label: label.into(), panels: means }];
+    if let Some(z) = z {
+        // The place in the brain is said above.
+        let panel = |at: usize| Panel { caption: String::new(), ..upright.panel(z.row(at), slices[at], String::new()) };
+        rows.push(GalleryRow { label: "z".into(), panels: (0..shown).map(panel).collect() });
+    }
+    let title = format!("{shown} of {n} persistent features, by variance explained (id: share of the sum of squares)");
+    gallery(&title, &rows, GalleryOptions { by_sign: true, ..GalleryOptions::default() })
 }
 
 /// The eigenvalues of a run whose file is damaged or gone are to be made anew.
@@ -168,16 +181,23 @@ fn traces(fitted: &Fitted, chains: &[&[TraceRow]]) -> crate::figures::Figure {
     };
     let mut list = vec![
         panel("features", of(&|row| row.n_features as f64), Scale::Linear),
-        panel("noise variance", of(&|row| row.noise_variance), Scale::Linear),
+        panel("noise variance", of(&|row| row.noise_variance), scale_of(chains, |row| row.noise_variance)),
     ];
     for (p, name) in fitted.record.theta.iter().enumerate() {
         list.push(panel(name, of(&|row| row.theta[p]), Scale::Log10));
     }
     if chains.iter().copied().flatten().any(|row| row.heldout_residual.is_some()) {
         let residual = of(&|row| row.heldout_residual.unwrap_or(f64::NAN));
-        list.push(panel("held-out residual", residual, Scale::Linear));
+        let scale = scale_of(chains, |row| row.heldout_residual.unwrap_or(f64::NAN));
+        list.push(panel("held-out residual", residual, scale));
     }
     panels("Traces", &list)
+}
+
+/// By orders of magnitude where values fall by more than one.
+fn scale_of(chains: &[&[TraceRow]], of: impl Fn(&TraceRow) -> f64) -> Scale {
+    let (low, high) = Scale::Linear.range(chains.iter().copied().flatten().map(of));
+    if low > 0.0 && high > 10.0 * low { Scale::Log10 } else { Scale::Linear }
 }
 
 fn n_features(fitted: &Fitted, chains: &[&[TraceRow]]) -> crate::figures::Figure {

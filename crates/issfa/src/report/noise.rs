@@ -1,9 +1,10 @@
 //! The noise as it was measured: a map of its scales, and its spectrum.
 
+use super::upright::Upright;
 use crate::data::Mask;
 use crate::error::Result;
 use crate::figures::colour::Colours;
-use crate::figures::images::{GalleryOptions, GalleryRow, Panel, gallery};
+use crate::figures::images::{GalleryOptions, GalleryRow, gallery};
 use crate::figures::lines::{LinePanel, Mark, Series, panels};
 use crate::figures::ticks::{Scale, number};
 use crate::noise::Reference;
@@ -11,14 +12,20 @@ use crate::structure::Structure;
 use std::path::Path;
 
 /// Writes `noise_sites` and `noise_spectrum` to a folder.
-pub fn write_noise_figures(reference: &Reference, structure: &Structure, mask: &Mask, folder: &Path) -> Result<()> {
+pub fn write_noise_figures(
+    reference: &Reference,
+    structure: &Structure,
+    mask: &Mask,
+    upright: &Upright,
+    folder: &Path,
+) -> Result<()> {
     let findings = &reference.findings;
     let sds = reference.noise_sds();
     let largest = sds.iter().copied().fold(0.0, f64::max);
     let caption = format!("level {}, largest {}", number(findings.level), number(largest));
-    let values = mask.scatter(&sds, f64::NAN);
-    let row =
-        GalleryRow { label: String::new(), panels: vec![Panel { caption, grid: structure.grid().to_vec(), values }] };
+    let sds: Vec<f32> = sds.iter().map(|&sd| sd as f32).collect();
+    let panel = upright.panel(&mask.scatter(&sds, f32::NAN), upright.middle(), caption);
+    let row = GalleryRow { label: String::new(), panels: vec![panel] };
     let options = GalleryOptions { colours: Colours::Sequential, n_columns: 1, ..GalleryOptions::default() };
     let title = format!("Noise: standard deviation by site, in the data's units ({})", findings.in_words());
     gallery(&title, &[row], options).save(folder, "noise_sites")?;

@@ -34,6 +34,10 @@ pub const WEIGHTS: &str = "weights.npy";
 pub const ACTIVATION: &str = "activation.npy";
 /// What each feature accounts for in every kept sweep.
 pub const PRESENCE: &str = "presence.npy";
+/// One page to look at.
+pub const PAGE: &str = "report.html";
+/// How far a fit is, at its last checkpoint.
+pub const LIVE: &str = "live.json";
 /// Pictures.
 pub const FIGURES: &str = "figures";
 /// The denoised data.
@@ -248,6 +252,8 @@ impl Output {
                 "draws",
                 "checkpoint",
                 FIGURES,
+                PAGE,
+                LIVE,
                 "structure",
             ],
             Output::Simulation => &[

@@ -55,6 +55,11 @@ impl Held {
         Ok(held)
     }
 
+    /// Who writes to a folder, if anybody does; nothing is written to find out.
+    pub fn owner(folder: &Path) -> Option<String> {
+        Lock::owner(folder)
+    }
+
     /// A run folder that rank 0 holds, on the other ranks.
     pub fn by_rank_0(folder: &Path, is_new: bool) -> Held {
         Held { folder: folder.into(), output: Output::Run, lock: None, is_staged: is_new, made: Vec::new() }

@@ -91,6 +91,20 @@ impl Lock {
         }
     }
 
+    /// Who has a folder, if anybody; nothing is written.
+    pub fn owner(folder: &Path) -> Option<String> {
+        let by = |said: &str| toml::from_str::<Owner>(said).map_or("another process".into(), |owner| owner.in_words());
+        // Shared, so that a file which may only be read will do, and others who look do not count.
+        if let Ok(file) = File::open(folder.join(LOCK))
+            && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+        {
+            return Some(by(&read_text(&file)));
+        }
+        let file = File::open(folder.join(HELD)).ok()?;
+        let age = file.metadata().and_then(|found| found.modified()).ok()?.elapsed().unwrap_or_default();
+        (age < PATIENCE).then(|| by(&read_text(&file)))
+    }
+
     fn take_by_name(folder: &Path, patience: Duration) -> Result<Lock> {
         let path = folder.join(HELD);
         for _ in 0..TRIES {
@@ -298,6 +312,11 @@ mod tests {
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
         }
         Lock::check_free(folder.path()).unwrap();
+        assert_eq!(Lock::owner(folder.path()), None);
+        for take in [Lock::take, by_name] {
+            let _lock = take(folder.path()).unwrap();
+            assert!(Lock::owner(folder.path()).unwrap().contains(&std::process::id().to_string()));
+        }
         let _lock = Lock::take(folder.path()).unwrap();
         assert!(matches!(Lock::check_free(folder.path()), Err(Error::InUse { .. })));
     }

@@ -1,7 +1,7 @@
 //! What a run was made by and from: its settings as they were, and what the data turned out to be.
 
 use super::codec::Sizes;
-use super::settings::{FORMAT, Settings};
+use super::settings::{FORMAT, PageSize, Settings};
 use super::until::{Until, Window};
 use crate::data::Centering;
 use crate::data::runs::NamedRun;
@@ -323,6 +323,8 @@ impl Recorded {
         settings.mask = None;
         settings.melodic = false;
         settings.background = None;
+        settings.report = PageSize::Auto;
+        settings.axes = None;
         record.version = String::new();
         record.window = None;
         record.inputs.iter_mut().for_each(|input| input.path = PathBuf::new());
@@ -402,7 +404,11 @@ mod tests {
         let base = recorded(Settings::default());
         let same = Settings { sweeps: 7000, checkpoint_every: "1s".into(), ..Settings::default() };
         let other = Settings { seed: 1, ..Settings::default() };
+        let shown = Settings { report: PageSize::Light, axes: Some("x".into()), ..Settings::default() };
         assert_eq!(base.fingerprint(), recorded(same).fingerprint());
+        assert_eq!(base.fingerprint(), recorded(shown).fingerprint());
+        // Runs of builds without these settings can be resumed.
+        assert!(!["report", "axes"].iter().any(|key| base.settings.to_toml().contains(key)));
         assert_ne!(base.fingerprint(), recorded(other).fingerprint());
     }
 }

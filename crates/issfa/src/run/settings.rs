@@ -2,6 +2,7 @@
 
 use super::record::RECORD;
 use super::until::{Until, Window};
+use crate::data::axes::parse_axes;
 use crate::data::grid::{parse_grid, show_grid};
 use crate::data::{Centering, Detrend, Missing};
 use crate::error::{Error, Result, setting};
@@ -120,6 +121,12 @@ pub struct Settings {
     /// The anatomical image under the figures of features.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub background: Option<PathBuf>,
+    /// What the axes are called and where they lie, for pictures: `latitude=61:49,longitude=-10:2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub axes: Option<String>,
+    /// How much the page of the run holds.
+    #[serde(skip_serializing_if = "PageSize::is_usual")]
+    pub report: PageSize,
     /// Ends a fit (which can be gone on with) after this time: `90s`, `5m`, `2h`.
     #[serde(alias = "time_budget", skip_serializing_if = "Option::is_none")]
     pub time_budget: Option<String>,
@@ -133,6 +140,27 @@ pub struct Settings {
     pub priors: PriorSettings,
     /// `[sweep]`.
     pub sweep: SweepSettings,
+}
+
+/// How much the page of a run (`report.html`) holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PageSize {
+    /// All maps, or one a feature where they would be many bytes.
+    #[default]
+    Auto,
+    /// One map a feature.
+    Light,
+    /// Mean, standard deviation, exceedance and z of each feature.
+    Full,
+    /// No page.
+    None,
+}
+
+impl PageSize {
+    fn is_usual(&self) -> bool {
+        *self == PageSize::Auto
+    }
 }
 
 /// A bundle of settings.
@@ -243,6 +271,8 @@ impl Default for Settings {
             exceed: 2.0,
             melodic: false,
             background: None,
+            axes: None,
+            report: PageSize::Auto,
             time_budget: None,
             checkpoint_every: "60s".into(),
             noise_reference: noise::Recipe::default(),
@@ -542,6 +572,7 @@ impl Checked {
                 n_sites,
             });
         }
+        self.settings.axes.as_deref().map(|text| parse_axes(text, structure.grid().len())).transpose()?;
         Ok(structure)
     }
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::Xxh3;
 
 const TABLE: Format = Format { separator: ',', remedy: "" };
@@ -187,7 +188,12 @@ pub struct TraceWriter {
     /// Of everything written so far.
     hasher: Xxh3,
     n_bytes: u64,
+    /// When others could last see all rows.
+    flushed: Instant,
 }
+
+/// Others see rows after so long at most.
+const UNSEEN: Duration = Duration::from_millis(500);
 
 impl TraceWriter {
     /// Starts a new trace.
@@ -209,16 +215,19 @@ impl TraceWriter {
     fn of(path: &Path, file: File, known: &[u8]) -> TraceWriter {
         let mut hasher = Xxh3::new();
         hasher.update(known);
-        TraceWriter { path: path.to_path_buf(), file: BufWriter::new(file), hasher, n_bytes: known.len() as u64 }
+        let n_bytes = known.len() as u64;
+        TraceWriter { path: path.to_path_buf(), file: BufWriter::new(file), hasher, n_bytes, flushed: Instant::now() }
     }
 
-    /// Adds a row, which may stay in memory for a while.
+    /// Adds a row, which may stay in memory until the next row that comes after half a second.
     pub fn push(&mut self, row: &TraceRow) -> Result<()> {
-        self.write(&TABLE.line(&row.cells()))
+        self.write(&TABLE.line(&row.cells()))?;
+        if self.flushed.elapsed() >= UNSEEN { self.flush() } else { Ok(()) }
     }
 
     /// Hands all rows to the system.
     pub fn flush(&mut self) -> Result<()> {
+        self.flushed = Instant::now();
         self.file.flush().map_err(Error::write(&self.path))
     }
 

@@ -275,10 +275,6 @@ impl Fitted {
         Ok(observations)
     }
 
-    pub(crate) fn traces(&self) -> Vec<&[TraceRow]> {
-        self.chains.iter().map(|chain| &chain.trace[..]).collect()
-    }
-
     /// What the results of its chains are about.
     pub(crate) fn results(&self) -> Results<'_> {
         Results {

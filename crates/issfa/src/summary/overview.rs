@@ -54,6 +54,8 @@ pub struct Overview {
     pub burn_in: u64,
     /// Kept sweeps, over all chains.
     pub n_kept: usize,
+    /// Features of the last sweep of the first chain.
+    pub n_features_now: Option<usize>,
     /// How often each number of features was seen, over all chains.
     pub n_features_posterior: BTreeMap<usize, usize>,
     /// Features that are there in at least half of the kept sweeps.
@@ -127,6 +129,7 @@ impl Overview {
             sweeps_planned: fitted.checked.window.sweeps,
             burn_in,
             n_kept,
+            n_features_now: chains.first().and_then(|rows| rows.last()).map(|row| row.n_features),
             n_features_posterior: histogram(&kept),
             n_persistent: table.len(),
             n_carrying_95: carrying(table, 0.95),

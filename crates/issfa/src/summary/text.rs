@@ -40,6 +40,10 @@ fn put_head(out: &mut dyn Write, overview: &Overview) -> fmt::Result {
         )?,
         None => writeln!(out, "noise: {}\n", overview.noise)?,
     }
+    if overview.n_kept == 0 {
+        let n = overview.n_features_now.map_or(String::new(), |n| format!(" The chain stands at {n} features."));
+        return writeln!(out, "no draws were kept yet: burn-in ({} sweeps) is not over.{n}", overview.burn_in);
+    }
     writeln!(
         out,
         "{} persistent features (in at least half of the kept sweeps), {} of which hold 95% of their sums of squares{}; all \
@@ -52,9 +56,6 @@ fn put_head(out: &mut dyn Write, overview: &Overview) -> fmt::Result {
     put_counts(out, overview)?;
     if let Some(dimension) = overview.minka_dimension {
         writeln!(out, "principal components by Minka's evidence: {dimension}")?;
-    }
-    if overview.n_kept == 0 {
-        return writeln!(out, "\nno draws were kept yet: burn-in is not over");
     }
     put_quantities(out, overview)?;
     put_costs(out, overview)
