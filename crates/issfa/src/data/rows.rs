@@ -31,7 +31,7 @@ impl Rows {
     /// Rows of an array: row-major, f32 or f64, each row on the grid in C order. NaN is refused, unless the settings take
     /// it for a cell that was not observed.
     pub fn from_values(values: impl Into<Values>, grid: &[usize]) -> Result<Rows> {
-        Rows::from_sources(vec![Arc::new(ArrayRows::new(ARRAY, values.into(), grid)?)], Vec::new())
+        Rows::of_sources(vec![Arc::new(ArrayRows::new(ARRAY, values.into(), grid)?)])
     }
 
     /// Several arrays on one grid, each a run with a name.
@@ -39,7 +39,12 @@ impl Rows {
         let array = |(name, values): (String, Values)| -> Result<Arc<dyn RowSource>> {
             Ok(Arc::new(ArrayRows::new(&name, values, grid)?))
         };
-        Rows::from_sources(runs.into_iter().map(array).collect::<Result<Vec<_>>>()?, Vec::new())
+        Rows::of_sources(runs.into_iter().map(array).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// Rows that lie elsewhere in memory, each source a run.
+    pub fn of_sources(sources: Vec<Arc<dyn RowSource>>) -> Result<Rows> {
+        Rows::from_sources(sources, Vec::new())
     }
 
     /// Opens files and checks that they have the same sites in the same places. Each file is a run; 3-D images are the

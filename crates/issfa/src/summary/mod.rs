@@ -11,5 +11,5 @@ pub mod text;
 
 pub use features::{FeatureRow, PersistentFeatures};
 pub(crate) use fitted::ChainRecord;
-pub use fitted::Fitted;
+pub use fitted::{Fitted, NAME_IN_MEMORY};
 pub use results::{Found, Results};
