@@ -307,8 +307,9 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._fitted = fitted
         table = fitted.table()
         features = fitted.features()
-        self.components_ = features.reshape(len(features), -1)
-        self.components_sd_ = fitted.features_sd().reshape(len(features), -1)
+        self.grid_ = tuple(fitted.grid)
+        self.components_ = self._flat(features)
+        self.components_sd_ = self._flat(fitted.features_sd())
         self.n_components_ = len(features)
         self.presence_ = table["presence"]
         self.explained_variance_ratio_ = table["variance_explained"]
@@ -316,11 +317,14 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.activation_ = fitted.activation()
         self.mean_ = fitted.means().ravel()
         self.noise_variance_ = fitted.noise_variances().ravel()
-        self.grid_ = tuple(fitted.grid)
         self.n_iter_ = self.summary()["sweeps_done"]
         self.seed_ = json.loads(fitted.settings_json())["seed"]
         if not hasattr(self, "n_features_in_"):
             self.n_features_in_ = int(np.prod(self.grid_))
+
+    def _flat(self, images):
+        """Images with their sites along one axis; of no image too."""
+        return images.reshape(len(images), int(np.prod(self.grid_)))
 
     # What was found
 
@@ -360,7 +364,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         z = self._fitted.features_z()
         if z is None:
             raise AttributeError('components_z_ is there where the noise was measured (noise="reference")')
-        return z.reshape(len(z), -1)
+        return self._flat(z)
 
     @property
     def reconstruction_(self):
@@ -424,7 +428,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def reconstruct(self, X, *, confounds=None, drop=()):
         """Denoised rows, in the shape of X; ``drop`` leaves features out by their ids (``features_["id"]``)."""
         rows = self._transformed(X, confounds=confounds, drop=drop)[2]
-        return rows if getattr(X, "ndim", 2) > 2 else rows.reshape(len(rows), -1)
+        return rows if getattr(X, "ndim", 2) > 2 else self._flat(rows)
 
     def infer(self, X, *, runs=None, confounds=None, center_new="train", drop=()):
         """Weights, activation and denoised rows as ``issfa transform`` gives them, bit for bit."""
