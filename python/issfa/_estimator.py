@@ -176,8 +176,8 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array (n_samples, n_features) or (n_samples, *grid), or files
-            Arrays of float32 and float64 are read where they are, in any order and as views; others are converted, which
+        X : array (n_samples, n_features) or (n_samples, *grid), a list of such arrays, or files
+            A list has one array a run. Arrays of float32 and float64 are read where they are, in any order and as views; others are converted, which
             takes a copy. A path or a list of paths (``.npy``, ``.csv``, ``.tsv``, ``.nii``, ``.nii.gz``) is read as
             ``issfa fit`` does.
         y : ignored
@@ -228,6 +228,9 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _rows_to_fit(self, X, reset=True):
         if _inputs.are_paths(X):
             return _inputs.given(paths=_inputs.paths_of(X))
+        if _inputs.are_runs(X):
+            runs = [self._validated(run, reset and at == 0) for at, run in enumerate(X)]
+            return _inputs.given(arrays=[(f"run{at}", run) for at, run in enumerate(runs, 1)])
         return _inputs.given(arrays=[("X", self._validated(X, reset))])
 
     def _accompany(self, rows, settings, runs, confounds, heldout):

@@ -22,6 +22,11 @@ def paths_of(x):
     return [os.fspath(one) for one in ([x] if is_path(x) else x)]
 
 
+def are_runs(x):
+    """A list of arrays, one a run."""
+    return isinstance(x, (list, tuple)) and len(x) > 0 and all(getattr(one, "ndim", 0) >= 2 for one in x)
+
+
 def given(arrays=(), paths=(), mask=None, runs=None, confounds=(), heldout=None):
     """What ``_engine`` takes for rows."""
     return dict(arrays=list(arrays), paths=list(paths), mask=mask, runs=runs, confounds=list(confounds), heldout=heldout)

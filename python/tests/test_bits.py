@@ -109,12 +109,19 @@ def test_a_folder_goes_from_one_to_the_other(rows, command, tmp_path):
     assert_same_bits(issfa.open(tmp_path / "two"), whole)
     # Of an array, which the folder does not hold, and in memory.
     short.fit(rows, out=tmp_path / "three")
-    with pytest.raises(issfa.UseError, match="give the array again"):
+    with pytest.raises(issfa.UseError, match="give the array again as X"):
         issfa.open(tmp_path / "three").resume(sweeps=50)
     with pytest.raises(issfa.UseError, match="belongs to other data"):
         issfa.open(tmp_path / "three").resume(rows + 1, sweeps=50)
     assert_same_bits(issfa.open(tmp_path / "three").resume(np.asfortranarray(rows), sweeps=50), whole)
     assert_same_bits(issfa.ISSFA(sweeps=30, burn_in=20, thin=1, random_state=6).fit(rows).resume(rows, sweeps=50), whole)
+    # The command takes the array from a file.
+    for dtype in (np.float64, np.float32):
+        short.set_params(overwrite=True).fit(rows.astype(dtype), out=tmp_path / "four")
+        np.save(tmp_path / "array.npy", rows.astype(dtype))
+        command("resume", tmp_path / "four", tmp_path / "array.npy", "--sweeps", 50)
+        longer = issfa.ISSFA(sweeps=50, burn_in=20, thin=1, random_state=6).fit(rows.astype(dtype))
+        assert_same_bits(issfa.open(tmp_path / "four"), longer)
     # A folder that was saved is one that every command takes.
     whole.save(tmp_path / "saved")
     assert "Verdict" in command("summary", tmp_path / "saved")

@@ -245,6 +245,30 @@ impl PyFitted {
         self.work(py, n_threads, |fitted| hidden::r2(fitted, &rows, &how, (hide, seed)))
     }
 
+    /// Kept draws: chain and sweep of each, features (draws x K x grid), which are there (draws x K), probed cells
+    /// (draws x probes).
+    fn draws<'py>(
+        &self,
+        py: Python<'py>,
+        probes: Vec<(usize, usize)>,
+        n_threads: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let draws = self.work(py, n_threads, |fitted| fitted.aligned_draws(&probes))?;
+        let (n, k) = (draws.len(), self.0.ids().len());
+        let shape: Vec<usize> = [&[n, k], self.0.structure().grid()].concat();
+        let mut features = Vec::with_capacity(shape.iter().product());
+        let (mut present, mut values, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        for draw in draws {
+            features.extend(draw.features.values);
+            present.extend(draw.present);
+            values.extend(draw.probes);
+            places.push((draw.chain, draw.sweep));
+        }
+        let features = to_numpy(py, Array::new(&shape, features))?;
+        let present = present.into_pyarray(py).reshape([n, k])?;
+        (places, features, present, values.into_pyarray(py).reshape([n, probes.len()])?).into_bound_py_any(py)
+    }
+
     /// Writes a run folder, which must not exist yet.
     fn save(&self, py: Python, folder: PathBuf) -> PyResult<()> {
         self.work(py, 1, |fitted| fitted.in_memory()?.save(&folder))

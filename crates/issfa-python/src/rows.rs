@@ -119,10 +119,14 @@ impl RowSource for NumpyRows {
             }
             return Ok(());
         };
-        // Along memory, as far as that is known: rows of an array in Fortran order lie side by side.
-        for (site, place) in places.iter().enumerate() {
-            for row in 0..n_rows {
-                out[row * self.n_sites + site] = self.value(start(row) + place);
+        // Along memory: rows of an array in Fortran order lie side by side, volumes one after the other.
+        if self.row_stride.unsigned_abs() < self.n_sites {
+            for (site, place) in places.iter().enumerate() {
+                (0..n_rows).for_each(|row| out[row * self.n_sites + site] = self.value(start(row) + place));
+            }
+        } else {
+            for (row, out) in out.chunks_exact_mut(self.n_sites).enumerate() {
+                out.iter_mut().zip(places).for_each(|(x, place)| *x = self.value(start(row) + place));
             }
         }
         Ok(())

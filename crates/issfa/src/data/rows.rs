@@ -59,6 +59,16 @@ impl Rows {
         Rows::from_sources(sources, paths.iter().map(absolute).collect())
     }
 
+    /// Files that hold the arrays which are known by these checksums.
+    pub fn open_arrays(paths: &[PathBuf], known: &[String]) -> Result<Rows> {
+        let known = known.iter().map(String::as_str).chain(std::iter::repeat(""));
+        let array = |(source, checksum): (&Arc<dyn RowSource>, &str)| -> Result<Arc<dyn RowSource>> {
+            Ok(Arc::new(ArrayRows::known_as(ARRAY, source.as_ref(), checksum)?))
+        };
+        let files = Rows::open(paths)?;
+        Rows::of_sources(files.sources.iter().zip(known).map(array).collect::<Result<Vec<_>>>()?)
+    }
+
     fn from_sources(sources: Vec<Arc<dyn RowSource>>, paths: Vec<PathBuf>) -> Result<Rows> {
         let Some(first) = sources.first() else {
             return Err(Error::setting("input", "(none)", format!("give at least one {} file", read::ENDINGS)));

@@ -14,7 +14,7 @@ use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Counters};
 use crate::run::checksums::Checksums;
 use crate::run::draws::{Draws, DrawsOfChains, DrawsPlace, KeptDraws};
-use crate::run::folder::{FEATURE_TABLE, RECONSTRUCTION, Run, TRACE};
+use crate::run::folder::{FEATURE_TABLE, RECONSTRUCTION, Run, TRACE, no_array};
 use crate::run::inputs;
 use crate::run::record::{Record, Recorded};
 use crate::run::settings::{Checked, Settings};
@@ -318,8 +318,7 @@ impl Fitted {
     /// The rows of the fit from its files, where it has some.
     pub fn own_rows(&self) -> Result<Rows> {
         if self.settings().input.is_empty() {
-            let problem = "was fitted to an array in memory, which it does not hold; give the array again";
-            return Err(Error::malformed(&self.name(), problem));
+            return Err(no_array(&self.name()));
         }
         Rows::open(&self.settings().input)
     }
@@ -385,7 +384,7 @@ impl Fitted {
         sum / n
     }
 
-    fn on_grid(&self, columns: &[Vec<f32>]) -> Array {
+    pub(crate) fn on_grid(&self, columns: &[Vec<f32>]) -> Array {
         let shape: Vec<usize> = std::iter::once(columns.len()).chain(self.structure.grid().iter().copied()).collect();
         Array::new(&shape, columns.iter().flat_map(|image| self.mask.scatter(image, f32::NAN)).collect())
     }

@@ -133,6 +133,23 @@ impl ArrayRows {
     }
 }
 
+impl ArrayRows {
+    /// All rows of another source as the array that is known by a checksum; in either precision, if it is another one.
+    pub fn known_as(name: &str, source: &dyn RowSource, checksum: &str) -> Result<ArrayRows> {
+        let (n_rows, n_sites) = (source.n_rows(), source.n_sites());
+        let grid = source.grid().map_or_else(|| vec![n_sites], <[usize]>::to_vec);
+        let mut values = Vec::new();
+        memory::reserve("the rows", &mut values, n_rows * n_sites)?;
+        values.resize(n_rows * n_sites, 0.0);
+        source.read_rows(0, &mut values)?;
+        if checksum_as_array(source, &grid, true)? == checksum {
+            let single: Vec<f32> = values.into_iter().map(|x| x as f32).collect();
+            return ArrayRows::new(name, single.into(), &grid);
+        }
+        ArrayRows::new(name, values.into(), &grid)
+    }
+}
+
 impl RowSource for ArrayRows {
     fn path(&self) -> &Path {
         &self.name
@@ -272,7 +289,10 @@ mod tests {
         for values in [Values::from(vec![1.0f32, 2.5, -0.0, 4.0]), Values::from(vec![0.1, 2.0, 3.0, 4.0])] {
             let is_single = matches!(values, Values::F32(_));
             let rows = ArrayRows::new("values", values, &[1, 2]).unwrap();
-            assert_eq!(checksum_as_array(&rows, &[1, 2], is_single).unwrap(), rows.checksum().unwrap());
+            let checksum = rows.checksum().unwrap();
+            assert_eq!(checksum_as_array(&rows, &[1, 2], is_single).unwrap(), checksum);
+            let again = ArrayRows::known_as("again", &rows, &checksum).unwrap();
+            assert_eq!((&again.values, again.checksum().unwrap()), (&rows.values, checksum));
         }
     }
 
