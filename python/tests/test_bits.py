@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import time
 
 import issfa
 import numpy as np
@@ -136,8 +137,11 @@ def test_a_folder_that_is_still_being_written_can_be_opened(rows, tmp_path):
     words = ["fit", tmp_path / "x.npy", "--sweeps", 10**6, "--burn-in", 5, "--checkpoint-every", "0s", "--out", tmp_path / "run"]
     child = subprocess.Popen([REPOSITORY / "target/release/issfa", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
-        while not (tmp_path / "run/checkpoint/state.safetensors").exists():
+        # Until the first checkpoint its files wait in a folder of their own.
+        run = tmp_path / "run"
+        while not (run / "checkpoint/state.safetensors").exists() or list(run.glob(".issfa-run-*")):
             assert child.poll() is None, child.stdout.read()
+            time.sleep(0.01)
         model = issfa.open(tmp_path / "run")
         assert model.sweeps == 10**6 and model.n_iter_ < 10**6 and "The run stands at sweep" in str(model.summary())
         with pytest.raises(issfa.UseError, match="is in use by"):
