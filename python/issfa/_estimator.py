@@ -415,16 +415,17 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _transformed(self, X, apart=True, center_new="train", runs=None, confounds=None, drop=()):
         rows = self._new_rows(X, runs, confounds)
-        drop = [int(one) for one in drop]
-        found = self._fitted.transform(rows, apart, center_new, _is_none(confounds), drop, self._n_threads())
+        how = {"apart": apart, "center_new": center_new, "without_confounds": _is_none(confounds)}
+        found = self._fitted.transform(rows, {**how, "drop": [int(one) for one in drop]}, self._n_threads())
         dtype = rows["arrays"][0][1].dtype if rows["arrays"] else np.float32
         return [array.astype(dtype, copy=False) for array in found]
 
     def transform(self, X, *, confounds=None):
         """How strongly rows use the features: (n_samples, K), in the units of X.
 
-        What is said of a row depends neither on other rows nor on their order. (``issfa transform`` measures the noise of
-        new runs where they are long enough; ``infer`` does that too.)
+        What is said of a row depends neither on other rows nor on their order: no trend is taken off, and the level of the
+        noise is that of the fit. (Confounds, where the fit had some, are centred over the rows given.) ``infer`` takes rows
+        for a run, as ``issfa transform`` does.
         """
         return self._transformed(X, confounds=confounds)[0]
 

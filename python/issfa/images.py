@@ -116,11 +116,13 @@ class ISSFA(TransformerMixin, BaseEstimator):
         return self.masker_.inverse_transform(self._inside(self.estimator_.components_z_))
 
     def transform(self, imgs, confounds=None):
-        """Time courses of the features: a list with one array (volumes x features) for each image."""
+        """Time courses of the features: a list with one array (volumes x features) for each image, which is centred and
+        detrended by itself."""
         check_is_fitted(self, "components_")
         images = self._images(imgs)
         tables = self._tables(confounds, len(images)) or [None] * len(images)
-        return [self.estimator_.transform(self._volumes(one), confounds=table) for one, table in zip(images, tables)]
+        infer = lambda one, table: self.estimator_.infer(self._volumes(one), confounds=table, center_new="own")
+        return [infer(one, table)[0] for one, table in zip(images, tables)]
 
     def fit_transform(self, imgs, y=None, confounds=None):
         return self.fit(imgs, confounds=confounds).transform(imgs, confounds)

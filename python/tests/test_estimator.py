@@ -87,6 +87,11 @@ def test_new_rows_one_by_one_together_and_in_any_order(fitted, rows):
     np.testing.assert_array_equal(fitted.transform(rows.reshape(len(rows), -1)), together)
 
 
+def test_a_trend_does_not_tie_new_rows_together(rows):
+    model = issfa.ISSFA(sweeps=30, random_state=1, detrend="linear").fit(rows + np.linspace(0, 3, len(rows))[:, None, None])
+    np.testing.assert_array_equal(model.transform(rows[::-1]), model.transform(rows)[::-1])
+
+
 def test_rows_with_holes_do_not_matter_to_whole_ones(rows):
     model = issfa.ISSFA(sweeps=30, random_state=1, missing="impute").fit(rows)
     some = rows[:20].copy()

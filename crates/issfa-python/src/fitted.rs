@@ -30,15 +30,26 @@ pub fn open(py: Python, folder: PathBuf) -> PyResult<PyFitted> {
     py.detach(|| Fitted::open(&folder)).map(PyFitted::new).map_err(to_python)
 }
 
-/// How new rows are taken.
-fn how(is_apart: bool, center: &str, without_confounds: bool, drop: Vec<u64>) -> PyResult<NewRowSettings> {
-    let center = match center {
-        "train" => CenterNew::Train,
-        "own" => CenterNew::Own,
-        other => return Err(to_python(Error::setting("center-new", other, "write train or own"))),
-    };
-    let confounds = if without_confounds { NewConfounds::Without } else { NewConfounds::OfRows };
-    Ok(NewRowSettings { center, confounds, drop_volumes: None, drop, apart: is_apart })
+/// How new rows are taken, as `python/issfa/_estimator.py` says it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct How {
+    apart: bool,
+    center_new: String,
+    without_confounds: bool,
+    drop: Vec<u64>,
+}
+
+impl How {
+    fn settings(self) -> PyResult<NewRowSettings> {
+        let center = match self.center_new.as_str() {
+            "train" => CenterNew::Train,
+            "own" => CenterNew::Own,
+            other => return Err(to_python(Error::setting("center-new", other, "write train or own"))),
+        };
+        let confounds = if self.without_confounds { NewConfounds::Without } else { NewConfounds::OfRows };
+        Ok(NewRowSettings { center, confounds, drop_volumes: None, drop: self.drop, apart: self.apart })
+    }
 }
 
 impl PyFitted {
@@ -215,24 +226,9 @@ impl PyFitted {
         self.0.n_draws()
     }
 
-    #[getter]
-    fn is_of_arrays(&self) -> bool {
-        self.0.settings().input.is_empty()
-    }
-
     /// Weights, activation and denoised versions of new rows.
-    #[pyo3(signature = (given, apart, center_new, without_confounds, drop, n_threads))]
-    fn transform<'py>(
-        &self,
-        py: Python<'py>,
-        given: Given,
-        apart: bool,
-        center_new: &str,
-        without_confounds: bool,
-        drop: Vec<u64>,
-        n_threads: usize,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (rows, how) = (given.rows()?, how(apart, center_new, without_confounds, drop)?);
+    fn transform<'py>(&self, py: Python<'py>, given: Given, how: How, n_threads: usize) -> PyResult<Bound<'py, PyAny>> {
+        let (rows, how) = (given.rows()?, how.settings()?);
         let found = self.work(py, n_threads, |fitted| fitted.transform_with(&rows, &how))?;
         let arrays = [found.weights, found.activation, found.reconstruction].map(|array| to_numpy(py, array));
         let [weights, activation, reconstruction] = arrays;

@@ -47,8 +47,9 @@ pub struct NewRowSettings {
     pub drop_volumes: Option<usize>,
     /// Ids of features that are left out of the reconstruction.
     pub drop: Vec<u64>,
-    /// Whether each row is taken as if it were the only one, with the training rows' level of noise and random numbers by its
-    /// values: what is said of it depends neither on the other rows nor on their order.
+    /// Whether each row is taken as if it were the only one, with the training rows' level of noise, no trend, and random
+    /// numbers by its values: what is said of it depends neither on the other rows nor on their order. (Confounds, where
+    /// they are given, are centred over all rows.)
     pub apart: bool,
 }
 
@@ -200,6 +201,9 @@ impl Fitted {
             NewConfounds::OfRows => inputs::given_tables(rows, columns)?,
         };
         inputs::add_covariates(&mut observations, settings.detrend, &tables, n_dropped)?;
+        if how.apart && settings.detrend == Detrend::Linear {
+            observations.set_covariates(observations.covariates().clone().without_trend());
+        }
         Ok(observations)
     }
 
