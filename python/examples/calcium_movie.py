@@ -42,7 +42,9 @@ def main():
             options.folder = Path(scratch)
             simulated(options.folder / "movie.tif")
         movie = np.concatenate([tifffile.imread(file) for file in sorted(options.folder.glob("*.tif*"))])
-    model = issfa.ISSFA(sweeps=options.sweeps, random_state=0).fit(movie)
+    # What a pixel shows while its cell is silent; cells then only add to it, and no mean has to be taken off.
+    baseline = np.median(movie, axis=0)
+    model = issfa.ISSFA(sweeps=options.sweeps, center="none", random_state=0).fit(movie - baseline)
     print(model.summary())
     k = min(8, model.n_components_)
     figure, axes = plt.subplots(1, 3, figsize=(14, 4), layout="constrained", width_ratios=[1, 1, 1.4])

@@ -55,11 +55,12 @@ def main():
     model = issfa.images.ISSFA(mask, sweeps=options.sweeps, random_state=0).fit(runs, confounds=confounds)
     print(model.summary())
     n = min(3, model.n_components_)
-    figure, axes = plt.subplots(n, 2, figsize=(14, 2.6 * n), layout="constrained", squeeze=False, width_ratios=[1.3, 1])
+    figure, axes = plt.subplots(n, 2, figsize=(14, 2.8 * n), squeeze=False, width_ratios=[1.4, 1])
+    figure.subplots_adjust(left=0.02, right=0.98, hspace=0.45, wspace=0.1)
     background = image.mean_img(runs[0], copy_header=True)
     for number, (left, right) in enumerate(axes):
         one = image.index_img(model.components_z_img_, number)
-        plotting.plot_stat_map(one, bg_img=background, axes=left, display_mode="ortho", threshold=0.5, title=f"feature {number + 1}")
+        plotting.plot_stat_map(one, bg_img=background, axes=left, display_mode="z", cut_coords=4, threshold=0.5, title=f"feature {number + 1}")
         for run, courses in enumerate(model.transform(runs, confounds), 1):
             right.plot(courses[:, number], linewidth=0.8, label=f"run {run}")
         right.set(xlabel="volume", title="time courses")
