@@ -46,7 +46,7 @@ def main():
     baseline = np.median(movie, axis=0)
     model = issfa.ISSFA(sweeps=options.sweeps, center="none", random_state=0).fit(movie - baseline)
     print(model.summary())
-    k = min(8, model.n_components_)
+    k = min(10, model.n_components_)
     figure, axes = plt.subplots(1, 3, figsize=(14, 4), layout="constrained", width_ratios=[1, 1, 1.4])
     axes[0].imshow(movie.mean(0), cmap="gray")
     axes[0].set_title("mean of the movie")
