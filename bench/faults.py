@@ -29,7 +29,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import issfa
+import program
 
 try:
     import faults_stored
@@ -57,7 +57,7 @@ class Study:
         return max(number // 10, 2) if self.quick else number
 
     def start(self, *words, **more):
-        return subprocess.Popen([Path(issfa.BINARY).absolute(), *map(str, words)], cwd=self.folder, text=True,
+        return subprocess.Popen([Path(program.BINARY).absolute(), *map(str, words)], cwd=self.folder, text=True,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **more)
 
     def run(self, *words, **more):
@@ -242,7 +242,7 @@ def disks(study):
 def of_stored_files(kind):
     def damage(study):
         n = study.tries(2000)
-        found = faults_stored.campaign(issfa.BINARY, study.folder / "stored", n, study.seed, kinds=(kind,))[kind]
+        found = faults_stored.campaign(program.BINARY, study.folder / "stored", n, study.seed, kinds=(kind,))[kind]
         bad = [case for name, cases in found.items() if name.endswith("_seen") for case in cases]
         return {"tries": n, **{name: count for name, count in found.items() if name != "n" and not name.endswith("_seen")}, "bad": bad}
 

@@ -19,7 +19,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-import issfa
+import program
 import numpy as np
 
 # Simulated features have unit norm, so weights grow with the number of sites. Features, density, theta and variances of the
@@ -49,7 +49,7 @@ def ellipsoid(grid):
 
 
 def simulate(size, seed, out):
-    issfa.call("simulate", "--grid", text(size["grid"]), "--rows", size["rows"], "--heldout-rows", 2, "--features",
+    program.call("simulate", "--grid", text(size["grid"]), "--rows", size["rows"], "--heldout-rows", 2, "--features",
                size["features"], "--density", size["density"], "--theta", size["theta"], "--weight-variance", size["variance"], "--noise",
                1, "--seed", seed, "--out", out, "--overwrite", "--quiet")
     return f"{out}/observations.npy"
@@ -57,7 +57,7 @@ def simulate(size, seed, out):
 
 def fit(data, size, seed, out, *more):
     """Fits and returns the trace."""
-    issfa.call("fit", data, "--noise", "white", "--center", "none", "--grid", text(size["grid"]), "--sweeps", size["sweeps"], "--seed", seed, "--out", out,
+    program.call("fit", data, "--noise", "white", "--center", "none", "--grid", text(size["grid"]), "--sweeps", size["sweeps"], "--seed", seed, "--out", out,
                "--overwrite", "--quiet", *more)
     return np.genfromtxt(f"{out}/trace.csv", delimiter=",", names=True)
 
@@ -159,7 +159,7 @@ def compare_speed(size):
             pair = {}
             for name, more in [("whole", []), ("masked", ["--mask", f"{folder}/mask.npy"])]:
                 trace = fit(data, size, 1, run, *alike, *more)
-                shares = issfa.call_json("summary", run)["kernel_shares"]
+                shares = program.call_json("summary", run)["kernel_shares"]
                 found = {**seconds_by_kind(trace, size["burn_in"]), "n_features": trace["n_features"][WARM_UP:].mean(),
                          "kernel_shares": shares}
                 print(f"| {number} | {name} | {found['n_features']:.1f} | {found['burn_in']:.3f} | {found['sampling']:.3f} "

@@ -27,7 +27,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import issfa
+import program
 import numpy as np
 
 FOUND, MATCHED, LOUD = 0.7, 0.5, 10
@@ -90,13 +90,13 @@ def table(data, scratch, quick):
         sweeps = 20 if quick else sweeps
         runs = [scratch / f"{name}-{seed}" for seed in (1, 2)]
         for seed, run in zip((1, 2), runs):
-            issfa.call("fit", *inputs, *options, "--sweeps", sweeps, "--burn-in", sweeps // 2, "--seed", seed, "--out", run, "--overwrite",
+            program.call("fit", *inputs, *options, "--sweeps", sweeps, "--burn-in", sweeps // 2, "--seed", seed, "--out", run, "--overwrite",
                        "--quiet")
         merged = scratch / f"{name}-merged"
-        issfa.call("merge", *runs, "--out", merged, "--overwrite", "--quiet")
-        overview = issfa.call_json("summary", merged)
+        program.call("merge", *runs, "--out", merged, "--overwrite", "--quiet")
+        overview = program.call_json("summary", merged)
         features = next(q for q in overview["quantities"] if q["name"] == "features")
-        parts = [issfa.call_json("summary", run) for run in runs]
+        parts = [program.call_json("summary", run) for run in runs]
         alike, largest = agreement(*map(load, runs))
         found[name] = {
             "rows": overview["n_rows"], "sweeps": sweeps, "K": [p["quantities"][0]["mean"] for p in parts],
@@ -132,7 +132,7 @@ def neurons(data, scratch, quick):
             truth, weights = truth.reshape(len(truth), -1), np.load(movie / "truth_weights.npy")
             run = scratch / f"run-{noise}-{seed}"
             start = time.time()
-            issfa.call("fit", movie / "movie.npy", "--sweeps", 20 if quick else 500, "--seed", seed, "--out", run, "--overwrite", "--quiet")
+            program.call("fit", movie / "movie.npy", "--sweeps", 20 if quick else 500, "--seed", seed, "--out", run, "--overwrite", "--quiet")
             results = {"issfa": (*score(load(run), truth, weights), len(load(run)), time.time() - start)}
             values = np.load(movie / "movie.npy").reshape(len(weights), -1)
             values = values - values.mean(0)
@@ -176,10 +176,10 @@ def hidden(data, scratch, quick):
             # White fits run away: they are given as many sweeps as end in reasonable time.
             sweeps = 20 if quick else 400 if noise == "reference" else 60
             run = scratch / f"{name}-{noise}"
-            issfa.call("fit", *inputs, *options, "--noise", noise, "--sweeps", sweeps, "--seed", 1, "--out", run, "--overwrite", "--quiet")
-            report = issfa.call_json("evaluate", run, "--data", new, "--hide", 0.2, "--seed", 1, *how)
+            program.call("fit", *inputs, *options, "--noise", noise, "--sweeps", sweeps, "--seed", 1, "--out", run, "--overwrite", "--quiet")
+            report = program.call_json("evaluate", run, "--data", new, "--hide", 0.2, "--seed", 1, *how)
             row[noise] = {key: report[key] for key in ("r2", "signal_r2", "pca_r2", "pca_dimension", "pca_error_ratio")}
-            row[noise]["K"] = issfa.call_json("summary", run)["quantities"][0]["mean"]
+            row[noise]["K"] = program.call_json("summary", run)["quantities"][0]["mean"]
         found[name] = row
         r, w = row["reference"], row["white"]
         print(f"{name:20} R2 with reference {r['r2']:.4f} (features alone {r['signal_r2']:.4f}, K {r['K']:.0f}); white {w['r2']:.4f} "
@@ -194,14 +194,14 @@ def simulated(_, scratch, quick):
     grid = "48x48" if quick else "100x100"
     for kind in ["white", "sites", "smooth", "both"]:
         sim = scratch / f"sim-{kind}"
-        issfa.call("simulate", *size, "--noise-kind", kind, "--seed", 5, "--out", sim, "--overwrite", "--quiet")
+        program.call("simulate", *size, "--noise-kind", kind, "--seed", 5, "--out", sim, "--overwrite", "--quiet")
         for noise in ["reference", "white"]:
             explodes = noise == "white" and kind != "white"
             sweeps = 40 if quick or explodes else 400
             run = scratch / f"sim-{kind}-{noise}"
-            issfa.call("fit", sim / "observations.npy", "--grid", grid, "--center", "none", "--noise", noise, "--sweeps", sweeps, "--seed", 5, "--out", run, "--overwrite", "--quiet",
+            program.call("fit", sim / "observations.npy", "--grid", grid, "--center", "none", "--noise", noise, "--sweeps", sweeps, "--seed", 5, "--out", run, "--overwrite", "--quiet",
                        "--max-features", 400, "--keep-draws", 40)
-            report = issfa.call_json("evaluate", run, "--truth", sim)
+            report = program.call_json("evaluate", run, "--truth", sim)
             found[f"{kind} noise, --noise {noise}"] = report
             print(f"{kind:6} noise, --noise {noise:9} K {report['n_features_mean']:.1f} found {report['n_found']}/{report['n_true']} held-out error "
                   f"{report['heldout_error']:.5f} E_r {report['feature_recovery_error']:.2f} coverage: features "
@@ -238,10 +238,10 @@ def rows(data, scratch, quick):
         row = {"as they are": [], "divided": [], "sd of ln variance": [], "by chance": float(np.sqrt(2 / inside.sum()))}
         for seed in (1, 2):
             def fit(paths, out):
-                issfa.call("fit", *paths, "--mask", scratch / "mask.npy", "--sweeps", 20 if quick else 800, "--seed", seed, "--reconstruct",
+                program.call("fit", *paths, "--mask", scratch / "mask.npy", "--sweeps", 20 if quick else 800, "--seed", seed, "--reconstruct",
                            "--out", out, "--overwrite", "--quiet")
-                report = issfa.call_json("evaluate", out, "--data", plain[-1], "--hide", 0.2, "--seed", 1)
-                return {"r2": report["r2"], "K": issfa.call_json("summary", out)["quantities"][0]["mean"]}
+                report = program.call_json("evaluate", out, "--data", plain[-1], "--hide", 0.2, "--seed", 1)
+                return {"r2": report["r2"], "K": program.call_json("summary", out)["quantities"][0]["mean"]}
 
             row["as they are"].append(fit(plain[:-1], scratch / "plain"))
             denoised = np.load(scratch / "plain/reconstruction.npy").reshape(-1, inside.size)

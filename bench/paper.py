@@ -7,7 +7,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-import issfa
+import program
 
 LONG, SHORT, EMPTY = "--sweeps 300 --burn-in 150", "--sweeps 60", "--sweeps 80 --init empty"
 
@@ -18,10 +18,10 @@ def rows(folder, seeds, choices):
         for seed in seeds:
             sim, run = f"{folder}/sim{seed}", f"{folder}/run"
             if not Path(sim).is_dir():
-                issfa.call("simulate", "--preset", "paper", "--seed", str(seed), "--out", sim)
-            issfa.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", "100x100", *options.split(), "--seed", str(seed), "--out", run,
+                program.call("simulate", "--preset", "paper", "--seed", str(seed), "--out", sim)
+            program.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", "100x100", *options.split(), "--seed", str(seed), "--out", run,
                   "--overwrite", "--quiet")
-            found = issfa.call_json("evaluate", run, "--truth", sim)
+            found = program.call_json("evaluate", run, "--truth", sim)
             over = found["feature_recovery_error"] / found["oracle_feature_recovery_error"]
             print(f"| `{options}` | {seed} | {found['n_found']} | {found['min_cosine']:.2f} | {found['n_persistent']} "
                   f"| {found['n_features_mean']:.1f} | {found['feature_recovery_error']:.1f} "

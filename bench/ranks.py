@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import issfa
+import program
 import numpy as np
 
 BINARY = "target/mpi/release/issfa"
@@ -53,7 +53,7 @@ def fit(data, size, ranks, threads, out):
 
 def simulate(size, rows, folder):
     sim = f"{folder}/sim{rows}"
-    issfa.call("simulate", "--preset", "paper", "--grid", size["grid"], "--rows", rows, "--features", size["features"],
+    program.call("simulate", "--preset", "paper", "--grid", size["grid"], "--rows", rows, "--features", size["features"],
                "--heldout-rows", 2, "--seed", 1, "--out", sim, "--overwrite", "--quiet")
     return f"{sim}/observations.npy"
 
@@ -73,7 +73,7 @@ def measured(size, folder):
                 times[case].append(float(np.median(late["seconds"])))
         for case in cases:
             speedup = float(np.median([one / other for one, other in zip(times[1, 1], times[case])]))
-            run = issfa.call_json("summary", f"{folder}/run{case[0]}{case[1]}")
+            run = program.call_json("summary", f"{folder}/run{case[0]}{case[1]}")
             k = float(trace["n_features"][size["burn_in"]:].mean())
             row = {"rows": rows, "ranks": case[0], "threads": case[1], "seconds": float(np.median(times[case])), "speedup": speedup,
                    "bytes_sent": run["bytes_sent_per_sweep"], "n_features": k}
@@ -90,7 +90,7 @@ def predicted(size, folder):
     found = []
     for rows in [size["rows"][0], 100 * size["rows"][0]]:
         ranks = ",".join(map(str, [1, *RANKS]))
-        plan = issfa.call_json("plan", data, "--grid", size["grid"], "--rows", rows, "--ranks", ranks, "--bandwidth",
+        plan = program.call_json("plan", data, "--grid", size["grid"], "--rows", rows, "--ranks", ranks, "--bandwidth",
                                NETWORK["bandwidth"], "--latency", NETWORK["latency"])
         cases = [case for case in plan["by_ranks"] if case["n_features"] == 50]
         for case in cases:

@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import issfa
+import program
 import numpy as np
 
 RESULTS = Path("bench/speed.json")
@@ -76,16 +76,16 @@ def peers(results):
 
     with tempfile.TemporaryDirectory() as folder:
         sim, run = f"{folder}/sim", f"{folder}/run"
-        issfa.call("simulate", "--preset", "paper", "--seed", "1", "--out", sim)
+        program.call("simulate", "--preset", "paper", "--seed", "1", "--out", sim)
         observations = np.load(f"{sim}/observations.npy")
         heldout, truth = np.load(f"{sim}/heldout.npy"), np.load(f"{sim}/truth_heldout.npy")
         points = []
         for sweeps in (10, 15, 20, 30, 40, 60, 80, 120, 300):
             start = time.perf_counter()
-            issfa.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", "100x100", "--sweeps", str(sweeps), "--seed", "1",
+            program.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", "100x100", "--sweeps", str(sweeps), "--seed", "1",
                   "--out", run, "--overwrite", "--quiet")
             seconds = time.perf_counter() - start
-            error = issfa.call_json("evaluate", run, "--truth", sim)["heldout_error"]
+            error = program.call_json("evaluate", run, "--truth", sim)["heldout_error"]
             points.append({"sweeps": sweeps, "seconds": seconds, "heldout_error": error})
         reached = next(point for point in points if point["heldout_error"] <= 1.02 * points[-1]["heldout_error"])
         others = {}
@@ -111,10 +111,10 @@ def brain(results):
     rows, grid, _ = BRAIN
     with tempfile.TemporaryDirectory(dir="target") as folder:
         sim, run = f"{folder}/sim", f"{folder}/run"
-        issfa.call("simulate", "--grid", grid, "--rows", str(rows), "--heldout-rows", "10", "--features", "50", "--seed", "1",
+        program.call("simulate", "--grid", grid, "--rows", str(rows), "--heldout-rows", "10", "--features", "50", "--seed", "1",
               "--out", sim)
         start = time.perf_counter()
-        child = subprocess.Popen([issfa.BINARY, "fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", grid, "--sweeps", "20", "--burn-in",
+        child = subprocess.Popen([program.BINARY, "fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", grid, "--sweeps", "20", "--burn-in",
                                   "10", "--seed", "1", "--out", run, "--quiet"], stdout=subprocess.DEVNULL)
         _, status, usage = os.wait4(child.pid, 0)
         seconds = time.perf_counter() - start

@@ -10,7 +10,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-import issfa
+import program
 import numpy as np
 
 
@@ -42,16 +42,16 @@ def cases(graph):
 def errors(folder, structure, curve, theta, seed):
     """Recovery and held-out errors of the right structure and of iid, and the oracle's recovery error."""
     sim = f"{folder}/sim"
-    issfa.call("simulate", "--structure", structure, "--curve", curve, "--theta", theta, "--rows", "150",
+    program.call("simulate", "--structure", structure, "--curve", curve, "--theta", theta, "--rows", "150",
           "--heldout-rows", "200", "--features", "6", "--density", "0.2", "--weight-variance", "20,40",
           "--seed", str(seed), "--out", sim, "--overwrite")
     found = []
     for fitted, fitted_curve in [(structure, curve), ("iid", "q")]:
         grid = "x".join(map(str, np.load(f"{sim}/truth_features.npy").shape[1:]))
         run = f"{folder}/run"
-        issfa.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", grid, "--structure", fitted, "--curve", fitted_curve,
+        program.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", grid, "--structure", fitted, "--curve", fitted_curve,
               "--sweeps", "300", "--burn-in", "150", "--seed", str(seed), "--out", run, "--overwrite", "--quiet")
-        report = issfa.call_json("evaluate", run, "--truth", sim)
+        report = program.call_json("evaluate", run, "--truth", sim)
         found += [report["feature_recovery_error"], report["heldout_error"]]
     return found + [report["oracle_feature_recovery_error"]]
 

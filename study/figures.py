@@ -3,7 +3,7 @@
 import csv
 from pathlib import Path
 
-import issfa
+import program
 import matplotlib
 import numpy as np
 import peers
@@ -86,7 +86,7 @@ def reconstructions(folder, sim, shape, pca, minka, n=10):
     rows.append((f"PCA({minka})", pca.mean_ + (noisy[chosen] - pca.mean_) @ components.T @ components))
     for name in ("issfa", "isfa"):
         out = folder / f"{name}-heldout"
-        issfa.call("transform", folder / name, sim / "heldout.npy", "--out", out, "--overwrite", "--quiet")
+        program.call("transform", folder / name, sim / "heldout.npy", "--out", out, "--overwrite", "--quiet")
         rows.append((NAMES[name], peers.load(out, "reconstruction")[chosen]))
     errors = [[f"{np.mean((image - clean[at]) ** 2):.4f}" for image, at in zip(images, chosen)] for _, images in rows[1:]]
     errors[0] = [""] * len(chosen)

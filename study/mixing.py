@@ -5,7 +5,7 @@ import io
 import subprocess
 from pathlib import Path
 
-import issfa
+import program
 
 FOLLOW = "target/release/examples/follow_truth"
 
@@ -57,7 +57,7 @@ def study(folder, seeds, sweeps, simulation, n_true):
     found = {}
     for seed in seeds:
         sim = Path(folder) / "sim"
-        issfa.call("simulate", "--seed", seed, "--out", sim, "--overwrite", "--quiet", *simulation)
+        program.call("simulate", "--seed", seed, "--out", sim, "--overwrite", "--quiet", *simulation)
         for name, text in variants(sweeps, seed).items():
             trace = follow(folder, sim, text)
             print(f"  mixing, seed {seed}, {name}: {trace['n_found'][-1]:.0f} found", flush=True)

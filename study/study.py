@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import figures
-import issfa
+import program
 import matplotlib
 import mixing
 import numpy as np
@@ -155,7 +155,7 @@ def save(results):
 
 def versions():
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    return {"issfa": f"{issfa.call('--version').split()[-1]} ({commit})", "python": platform.python_version(), "numpy": np.__version__,
+    return {"issfa": f"{program.call('--version').split()[-1]} ({commit})", "python": platform.python_version(), "numpy": np.__version__,
             "scipy": scipy.__version__, "scikit-learn": sklearn.__version__, "matplotlib": matplotlib.__version__,
             "cores": os.cpu_count()}
 
@@ -185,11 +185,11 @@ def quick():
 
 def check_evidence(folder, rows, grid, center):
     """scikit-learn wants more rows than sites, so with fewer it gets the data turned over."""
-    issfa.call("simulate", "--preset", "small", "--rows", rows, "--heldout-rows", 1, "--grid", grid, "--features", 6, "--density", 0.5,
+    program.call("simulate", "--preset", "small", "--rows", rows, "--heldout-rows", 1, "--grid", grid, "--features", 6, "--density", 0.5,
                "--seed", 1, "--out", folder / "sim", "--overwrite", "--quiet")
-    issfa.call("fit", folder / "sim/observations.npy", "--grid", grid, "--sweeps", 10, "--center", center, "--noise", "white", "--precision", "f64", "--seed",
+    program.call("fit", folder / "sim/observations.npy", "--grid", grid, "--sweeps", 10, "--center", center, "--noise", "white", "--precision", "f64", "--seed",
                1, "--out", folder / "run", "--overwrite", "--quiet")
-    ours = issfa.call_json("summary", folder / "run")["minka_dimension"]
+    ours = program.call_json("summary", folder / "run")["minka_dimension"]
     data = peers.load(folder / "sim", "observations").astype(float)
     theirs = sklearn.decomposition.PCA("mle", svd_solver="full").fit(data if center == "site" else data.T).n_components_
     print(f"Minka's dimension of {rows} x {grid}: issfa {ours}, scikit-learn {theirs}")

@@ -4,17 +4,17 @@ import shutil
 import time
 from pathlib import Path
 
-import issfa
+import program
 import peers
 
 
 def fitted(sim, run, grid, seed, options):
     """Fits, evaluates and summarises a run; returns what is kept of it."""
     start = time.perf_counter()
-    issfa.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", grid, "--seed", seed, "--out", run, "--overwrite", "--quiet", *options)
+    program.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", grid, "--seed", seed, "--out", run, "--overwrite", "--quiet", *options)
     seconds = time.perf_counter() - start
-    issfa.call("report", run)
-    report, summary = issfa.call_json("evaluate", run, "--truth", sim), issfa.call_json("summary", run)
+    program.call("report", run)
+    report, summary = program.call_json("evaluate", run, "--truth", sim), program.call_json("summary", run)
     features = summary["quantities"][0]
     return {
         "seconds": seconds,
@@ -34,7 +34,7 @@ def trial(folder, seed, simulation, grid, fit, components, structures=(("issfa",
     """
     folder = Path(folder)
     sim = folder / "sim"
-    issfa.call("simulate", "--seed", seed, "--out", sim, "--overwrite", "--quiet", "--grid", grid, *simulation)
+    program.call("simulate", "--seed", seed, "--out", sim, "--overwrite", "--quiet", "--grid", grid, *simulation)
     record = {"seed": seed}
     for name, options in structures:
         record[name] = fitted(sim, folder / name, grid, seed, (*fit, *options))

@@ -9,7 +9,7 @@ features of which one follows the same blocks in every run.
 import tempfile
 from pathlib import Path
 
-import issfa
+import program
 import nibabel
 import nilearn.image
 import nilearn.maskers
@@ -150,7 +150,7 @@ def main():
         folder = Path(name)
         make(folder)
         run, runs = folder / "run", [f"{name}_bold" for name in LENGTHS]
-        issfa.call("fit", folder / "sub-*_bold.nii.gz", "--mask", folder / "mask.nii.gz", "--confounds",
+        program.call("fit", folder / "sub-*_bold.nii.gz", "--mask", folder / "mask.nii.gz", "--confounds",
                    folder / "sub-*_confounds.tsv", "--detrend", "linear", "--drop-volumes", DROPPED, "--melodic",
                    "--sweeps", 300, "--burn-in", 200, "--seed", 1, "--out", run, "--quiet")
         check_run(run)
@@ -158,10 +158,10 @@ def main():
         check_ranking(run)
         new, confounds = folder / "sub-01_bold.nii.gz", folder / "sub-01_confounds.tsv"
         common = [run, new, "--confounds", confounds, "--center-new", "own", "--quiet"]
-        issfa.call("transform", *common, "--out", folder / "all")
+        program.call("transform", *common, "--out", folder / "all")
         ranking = pandas.read_csv(run / "synchrony.tsv", sep="\t")
         alike = ",".join(map(str, ranking["id"][ranking["q"] < 0.05]))
-        issfa.call("transform", *common, "--out", folder / "without", "--drop", alike)
+        program.call("transform", *common, "--out", folder / "without", "--drop", alike)
         check_tables(folder / "all", run, runs[:1])
         whole, without = (check_transform(folder / part, run, runs[0]) for part in ["all", "without"])
         blocks = ((np.arange(LENGTHS["sub-01"]) // 10) % 2 == 1)[DROPPED:]

@@ -164,8 +164,8 @@ impl NewRowOptions {
             [word] if word == Path::new("none") => NewConfounds::Without,
             files => NewConfounds::Files(expand_inputs(files)?),
         };
-        let how =
-            NewRowSettings { center: self.center_new, confounds, drop_volumes: self.drop_volumes, drop: Vec::new() };
+        let (center, drop_volumes) = (self.center_new, self.drop_volumes);
+        let how = NewRowSettings { center, confounds, drop_volumes, ..NewRowSettings::default() };
         Ok((Rows::open(&expand_inputs(files)?)?, how))
     }
 }

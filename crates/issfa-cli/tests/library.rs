@@ -7,6 +7,7 @@ use fit_array::{CONFOUNDS, GRID, RUN_ROWS};
 use issfa::data::read::npy::read_npy_f32;
 use issfa::data::write::{write_npy_f32, write_npy_f64};
 use issfa::fit::{Ending, Observer, Session, Stop};
+use issfa::new_rows::transform::{NewConfounds, NewRowSettings};
 use issfa::run::trace::TraceRow;
 use issfa::{Fitted, Settings};
 use std::fs;
@@ -183,4 +184,72 @@ fn what_came_along_with_rows_is_checked() {
     let other = runs.with_confounds(vec![table(&["x", "yy"], first), table(&["x", "z"], second)]);
     let error = issfa::fit(other, &fit_array::settings()).err().unwrap().to_string();
     assert!(error.contains("the confounds of run 2 are x, z, but x, yy are expected"), "{error}");
+}
+
+#[test]
+fn rows_taken_apart_depend_neither_on_others_nor_on_their_order() {
+    let fitted = fit_array::fitted().unwrap();
+    let n_sites = GRID[0] * GRID[1];
+    let how = NewRowSettings { apart: true, confounds: NewConfounds::Without, ..NewRowSettings::default() };
+    let mut values = fit_array::values()[..8 * n_sites].to_vec();
+    values[3 * n_sites + 5] = f32::NAN;
+    let found = |rows: &[usize]| {
+        let own: Vec<f32> =
+            rows.iter().flat_map(|row| values[row * n_sites..(row + 1) * n_sites].iter().copied()).collect();
+        let rows = issfa::Rows::from_values(own, &GRID).unwrap();
+        fitted.transform_with(&rows, &how).unwrap()
+    };
+    let all = found(&[0, 1, 2, 3, 4, 5, 6, 7]);
+    for rows in [&[7, 6, 5, 4, 3, 2, 1, 0][..], &[3], &[5, 3], &[2, 2]] {
+        let some = found(rows);
+        for (at, &row) in rows.iter().enumerate() {
+            assert_eq!(bits(some.weights.row(at)), bits(all.weights.row(row)), "{rows:?}");
+            assert_eq!(bits(some.reconstruction.row(at)), bits(all.reconstruction.row(row)), "{rows:?}");
+        }
+    }
+}
+
+#[test]
+fn a_fit_can_do_without_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let settings = Settings { chains: 2, sweeps: 12, burn_in: Some(4), thin: Some(1), ..fit_array::settings() };
+    let request = issfa::fit::Request::new(fit_array::rows().unwrap(), settings.check().unwrap());
+    let mut session = Session::new(request, Some(&out)).unwrap();
+    session.run(&mut Stop::default()).unwrap();
+    let opened = Fitted::open(&out).unwrap();
+    let (own, denoised) = (opened.in_memory().unwrap(), opened.denoised().unwrap().unwrap());
+    let site = fit_array::mask().iter().position(|inside| *inside).unwrap();
+    let draws = opened.aligned_draws(&[(0, site), (7, site)]).unwrap();
+    drop(session);
+    fs::remove_dir_all(&out).unwrap();
+    assert_same(&own, &opened);
+    assert_eq!(bits(&own.reconstruction().unwrap().values), bits(&denoised.values));
+    assert_eq!(draws.len(), 2 * 8);
+    let again = own.aligned_draws(&[(0, site), (7, site)]).unwrap();
+    for (one, other) in draws.iter().zip(&again) {
+        assert_eq!((one.chain, one.sweep, &one.present), (other.chain, other.sweep, &other.present));
+        assert_eq!((bits(&one.features.values), &one.probes), (bits(&other.features.values), &other.probes));
+    }
+    let mut longer = Session::go_on(&own, fit_array::rows().unwrap(), 14).unwrap();
+    longer.run(&mut Stop::default()).unwrap();
+    let settings = Settings { sweeps: 14, ..own.settings().clone() };
+    assert_same(&longer.fitted().unwrap().unwrap(), &issfa::fit(fit_array::rows().unwrap(), &settings).unwrap());
+}
+
+#[test]
+fn the_command_goes_on_with_a_fit_of_an_array() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let values: Vec<f32> = fit_array::values().iter().map(|x| if x.is_nan() { 0.0 } else { *x }).collect();
+    let rows = || {
+        let [first, second] = RUN_ROWS;
+        issfa::Rows::from_values(values.clone(), &GRID).unwrap().with_runs(&[("a", first), ("b", second)]).unwrap()
+    };
+    let settings = Settings { sweeps: 8, burn_in: Some(4), thin: Some(1), ..Settings::default() };
+    issfa::fit(rows(), &settings).unwrap().save(&folder.path().join("run")).unwrap();
+    write_npy_f32(&folder.path().join("x.npy"), &[RUN_ROWS[0] + RUN_ROWS[1], GRID[0], GRID[1]], &values).unwrap();
+    command(&["resume", &path("run"), &path("x.npy"), "--sweeps", "12"].map(String::from));
+    let longer = issfa::fit(rows(), &Settings { sweeps: 12, ..settings }).unwrap();
+    assert_same(&Fitted::open(&folder.path().join("run")).unwrap(), &longer);
 }

@@ -6,6 +6,7 @@ use crate::options::{Common, named};
 use crate::ranks::Job;
 use crate::signals::Signals;
 use clap::Args;
+use issfa::data::read::expand_inputs;
 use issfa::fit::{Session, hold};
 use issfa::run::checkpoint;
 use issfa::run::folder::Run;
@@ -18,11 +19,13 @@ use std::path::PathBuf;
 /// Go on with a run that was stopped, with the same bits as one never stopped; or extend it
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  issfa resume run\n  issfa resume run --sweeps +500\n  issfa resume run --until settled --time-budget 2h"
+    after_help = "Examples:\n  issfa resume run\n  issfa resume run --sweeps +500\n  issfa resume run --until settled --time-budget 2h\n  issfa resume run data.npy"
 )]
 pub struct Options {
     /// The run folder
     run: PathBuf,
+    /// The data again, where the run was fitted to an array in memory (.npy), or its files have moved
+    input: Vec<PathBuf>,
     /// The new number of sweeps; +500 adds to the old one
     #[arg(long, allow_hyphen_values = true)]
     sweeps: Option<String>,
@@ -51,7 +54,11 @@ pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
     let ranks = options.ranks.divide(job, run.checked.settings.chains)?;
     let early = early_signals(&ranks);
     let watch = early.as_ref().map(Signals::watch);
-    let session = Session::resume(held, &run, None, |request| {
+    let rows = match &options.input[..] {
+        [] => None,
+        files => Some(run.rows_from(&expand_inputs(files)?)?),
+    };
+    let session = Session::resume(held, &run, rows, |request| {
         request.ranks = ranks;
         request.watch = watch;
     });

@@ -9,6 +9,9 @@ use std::path::PathBuf;
 /// A column whose centred sum of squares is below this share of the raw one is constant but for rounding.
 const CONSTANT: f64 = 1e-20;
 
+/// What the column of a trend is called; it comes first.
+const TREND: &str = "trend";
+
 /// Which trend is taken out of each run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -43,7 +46,7 @@ impl Covariates {
         }
         let mut names: Vec<String> = Vec::new();
         if detrend == Detrend::Linear {
-            names.push("trend".into());
+            names.push(TREND.into());
         }
         names.extend(confounds.first().into_iter().flat_map(|(_, table)| table.names.iter().cloned()));
         let mut covariates = Covariates { names, values: Vec::new() };
@@ -88,6 +91,15 @@ impl Covariates {
             let factor = if left > CONSTANT * raw { 1.0 } else { 0.0 };
             self.values[first + column..].iter_mut().step_by(n).for_each(|x| *x = factor * (*x - mean));
         }
+    }
+
+    /// The same for rows that do not follow each other: each is taken for one in the middle of its run.
+    pub fn without_trend(mut self) -> Covariates {
+        let n = self.n_columns().max(1);
+        if self.names.first().is_some_and(|name| name == TREND) {
+            self.values.iter_mut().step_by(n).for_each(|x| *x = 0.0);
+        }
+        self
     }
 
     /// Refuses runs so short that a mean and the covariates fitted to them would explain them altogether.

@@ -31,7 +31,7 @@ impl Rows {
     /// Rows of an array: row-major, f32 or f64, each row on the grid in C order. NaN is refused, unless the settings take
     /// it for a cell that was not observed.
     pub fn from_values(values: impl Into<Values>, grid: &[usize]) -> Result<Rows> {
-        Rows::from_sources(vec![Arc::new(ArrayRows::new(ARRAY, values.into(), grid)?)], Vec::new())
+        Rows::of_sources(vec![Arc::new(ArrayRows::new(ARRAY, values.into(), grid)?)])
     }
 
     /// Several arrays on one grid, each a run with a name.
@@ -39,7 +39,12 @@ impl Rows {
         let array = |(name, values): (String, Values)| -> Result<Arc<dyn RowSource>> {
             Ok(Arc::new(ArrayRows::new(&name, values, grid)?))
         };
-        Rows::from_sources(runs.into_iter().map(array).collect::<Result<Vec<_>>>()?, Vec::new())
+        Rows::of_sources(runs.into_iter().map(array).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// Rows that lie elsewhere in memory, each source a run.
+    pub fn of_sources(sources: Vec<Arc<dyn RowSource>>) -> Result<Rows> {
+        Rows::from_sources(sources, Vec::new())
     }
 
     /// Opens files and checks that they have the same sites in the same places. Each file is a run; 3-D images are the
@@ -52,6 +57,16 @@ impl Rows {
         // From the root, so that a run can be gone on with from anywhere.
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         Rows::from_sources(sources, paths.iter().map(absolute).collect())
+    }
+
+    /// Files that hold the arrays which are known by these checksums.
+    pub fn open_arrays(paths: &[PathBuf], known: &[String]) -> Result<Rows> {
+        let known = known.iter().map(String::as_str).chain(std::iter::repeat(""));
+        let array = |(source, checksum): (&Arc<dyn RowSource>, &str)| -> Result<Arc<dyn RowSource>> {
+            Ok(Arc::new(ArrayRows::known_as(ARRAY, source.as_ref(), checksum)?))
+        };
+        let files = Rows::open(paths)?;
+        Rows::of_sources(files.sources.iter().zip(known).map(array).collect::<Result<Vec<_>>>()?)
     }
 
     fn from_sources(sources: Vec<Arc<dyn RowSource>>, paths: Vec<PathBuf>) -> Result<Rows> {

@@ -67,29 +67,47 @@ pub fn evaluate(
     (share_hidden, seed): (f64, u64),
     training: Option<Rows>,
 ) -> Result<HiddenReport> {
+    let n_sites = fitted.mask.n_columns() as u64;
+    let of_training = fitted.record.n_rows as u64 * n_sites * fitted.settings().precision.n_bytes();
+    let rows = predicted(fitted, new, how, (share_hidden, seed), 3 * of_training)?;
+    let training = fitted.training_rows(training)?;
+    let baseline = match fitted.settings().precision {
+        Precision::F32 => Baseline::fit::<f32>(&training, fitted, share_hidden, seed)?,
+        Precision::F64 => Baseline::fit::<f64>(&training, fitted, share_hidden, seed)?,
+    };
+    Ok(report(rows, fitted, Some(&baseline)))
+}
+
+/// The share of the variance of hidden cells that is predicted, [`HiddenReport::r2`], without a comparison.
+pub fn r2(fitted: &Fitted, new: &Rows, how: &NewRowSettings, hidden: (f64, u64)) -> Result<f64> {
+    Ok(report(predicted(fitted, new, how, hidden, 0)?, fitted, None).r2)
+}
+
+/// New rows with hidden cells and what the kept draws say of them; `more` bytes will be needed beside them.
+fn predicted(
+    fitted: &Fitted,
+    new: &Rows,
+    how: &NewRowSettings,
+    (share_hidden, seed): (f64, u64),
+    more: u64,
+) -> Result<Vec<Row>> {
     if !(share_hidden > 0.0 && share_hidden < 1.0) {
         return Err(Error::setting("hide", share_hidden, "give a share above 0 and below 1, such as 0.2"));
     }
     fitted.draws()?;
     let observations = fitted.open_rows(new, how)?;
     let (n_rows, n_columns) = (observations.n_rows() as u64, observations.n_columns() as u64);
-    let of_training = fitted.record.n_rows as u64 * n_columns * fitted.settings().precision.n_bytes();
-    memory::check("hidden cells of new rows, and principal components", 40 * n_rows * n_columns + 3 * of_training)?;
+    memory::check("hidden cells of new rows, and principal components", 40 * n_rows * n_columns + more)?;
     let mut rows = hide(&observations, share_hidden, seed)?;
     prepare(&mut rows, &observations, &fitted.preprocessing, how.center);
     filter(&mut rows, &observations, fitted);
     match fitted.settings().precision {
-        Precision::F32 => predict::<f32>(fitted, rows, training, (share_hidden, seed)),
-        Precision::F64 => predict::<f64>(fitted, rows, training, (share_hidden, seed)),
+        Precision::F32 => predict::<f32>(fitted, rows),
+        Precision::F64 => predict::<f64>(fitted, rows),
     }
 }
 
-fn predict<R: Real>(
-    fitted: &Fitted,
-    mut rows: Vec<Row>,
-    training: Option<Rows>,
-    (share_hidden, seed): (f64, u64),
-) -> Result<HiddenReport> {
+fn predict<R: Real>(fitted: &Fitted, mut rows: Vec<Row>) -> Result<Vec<Row>> {
     let draws = fitted.draws()?;
     for number in 0..draws.len() {
         let draw = draws.read::<R>(number)?;
@@ -98,8 +116,7 @@ fn predict<R: Real>(
     }
     // Of a row without any visible cell nothing can be said.
     rows.retain(|row| row.prepared.iter().any(|x| !x.is_nan()));
-    let baseline = Baseline::fit::<R>(&fitted.training_rows(training)?, fitted, share_hidden, seed)?;
-    Ok(report(rows, fitted, &baseline))
+    Ok(rows)
 }
 
 /// Rows as the sampler takes them: filtered, where the noise was measured, at the level of their run.
@@ -198,7 +215,7 @@ fn errors(row: &Row, predicted: &[f64], fitted: &Fitted) -> Vec<f64> {
     (0..row.hidden.len()).map(error).collect()
 }
 
-fn report(rows: Vec<Row>, fitted: &Fitted, baseline: &Baseline) -> HiddenReport {
+fn report(rows: Vec<Row>, fitted: &Fitted, baseline: Option<&Baseline>) -> HiddenReport {
     let n_draws = fitted.n_draws() as f64;
     // Squared errors of the features alone, with the noise, and of principal components.
     let mut squares = vec![[0.0; 3]; rows.len()];
@@ -211,7 +228,10 @@ fn report(rows: Vec<Row>, fitted: &Fitted, baseline: &Baseline) -> HiddenReport 
             filter.noise_given_the_rest(&mut noise, row.level, scratch);
             both.iter_mut().zip(&noise).for_each(|(x, noise)| *x += noise);
         }
-        let of_pca = baseline.predict(&row.prepared, &row.hidden);
+        let of_pca = match baseline {
+            Some(baseline) => baseline.predict(&row.prepared, &row.hidden),
+            None => vec![f64::NAN; row.hidden.len()],
+        };
         for (square, predicted) in squares.iter_mut().zip([at_hidden(&signal), at_hidden(&both), of_pca]) {
             *square = errors(row, &predicted, fitted).iter().map(|e| e * e).sum::<f64>();
         }
@@ -230,7 +250,7 @@ fn report(rows: Vec<Row>, fitted: &Fitted, baseline: &Baseline) -> HiddenReport 
         signal_r2: 1.0 - alone / total,
         pca_hidden_cell_error: pca / n as f64,
         pca_r2: 1.0 - pca / total,
-        pca_dimension: baseline.dimension,
+        pca_dimension: baseline.map_or(0, |baseline| baseline.dimension),
         pca_error_ratio: pca / both,
     }
 }

@@ -133,6 +133,11 @@ impl Session {
 
     /// Goes on with a fitted model until it has done `sweeps` in all; the rows are those it was fitted to.
     pub fn go_on(fitted: &Fitted, rows: Rows, sweeps: u64) -> Result<Session> {
+        Session::go_on_with(fitted, rows, sweeps, |_| ())
+    }
+
+    /// [`Session::go_on`] with a request that may say who watches and how long it may take.
+    pub fn go_on_with(fitted: &Fitted, rows: Rows, sweeps: u64, prepare: impl FnOnce(&mut Request)) -> Result<Session> {
         let held = fitted.folder.as_deref().map(Held::of_run).transpose()?;
         if sweeps < fitted.checked.window.sweeps {
             return Err(Error::setting("sweeps", sweeps, "a run cannot be made shorter"));
@@ -143,6 +148,7 @@ impl Session {
         request.earlier = Some(Earlier { name, mask, record, noise });
         let shelf = fitted.folder.as_deref().map(|folder| Shelf::of(folder, &fitted.record.graphs));
         request.shelf = shelf.as_ref();
+        prepare(&mut request);
         let engine = load(request)?;
         let mut session = Session::with(engine, held, true, || Box::new(MemorySink::of(fitted)));
         if fitted.folder.is_none() {

@@ -97,6 +97,18 @@ pub fn infer<R: Real>(
     streams: &Streams,
     first_row: usize,
 ) -> (Vec<RowMeans>, Projections<R>) {
+    infer_keyed(rows, state, features, effort, streams, |row| (first_row + row) as u64)
+}
+
+/// [`infer`] with random streams by a key of each row.
+pub fn infer_keyed<R: Real>(
+    rows: &Loaded<R>,
+    state: &State<R>,
+    features: &FeatureSpectra<R>,
+    effort: Effort,
+    streams: &Streams,
+    key: impl Fn(usize) -> u64 + Sync,
+) -> (Vec<RowMeans>, Projections<R>) {
     let projections = project_rows(rows, features);
     let terms_with = |gram: &[f64]| {
         let k = state.n_features();
@@ -109,7 +121,7 @@ pub fn infer<R: Real>(
         inferred.iter_mut().enumerate(),
         || (),
         |_, (row, means)| {
-            let mut stream = streams.stream(Purpose::NewRows, 0, (first_row + row) as u64);
+            let mut stream = streams.stream(Purpose::NewRows, 0, key(row));
             let own = projections.own_gram(row).map(terms_with);
             let (terms, gram) = (own.as_ref().unwrap_or(&terms), projections.gram_of(row));
             *means = infer_row(terms, projections.row(row), gram, effort, &mut stream);

@@ -1,6 +1,6 @@
 //! New observations under a fitted model: weights, activations and denoised rows, averaged over the kept draws.
 
-use super::{Effort, RowMeans, infer};
+use super::{Effort, RowMeans, infer_keyed};
 use crate::chain::matching::dot;
 use crate::chain::posterior::{UnitImage, unit_images};
 use crate::data::nifti::space::check_same_place;
@@ -21,6 +21,7 @@ use crate::spectral::{Domain, FeatureSpectra, SpectralData, Tiles};
 use crate::structure::Direction;
 use crate::summary::Fitted;
 use std::path::PathBuf;
+use xxhash_rust::xxh3::Xxh3;
 
 /// New rows at a time.
 const BATCH_BYTES: usize = 256 << 20;
@@ -46,6 +47,10 @@ pub struct NewRowSettings {
     pub drop_volumes: Option<usize>,
     /// Ids of features that are left out of the reconstruction.
     pub drop: Vec<u64>,
+    /// Whether each row is taken as if it were the only one, with the training rows' level of noise, no trend, and random
+    /// numbers by its values: what is said of it depends neither on the other rows nor on their order. (Confounds, where
+    /// they are given, are centred over all rows.)
+    pub apart: bool,
 }
 
 /// The confounds of new rows.
@@ -86,7 +91,7 @@ pub struct Batch {
 impl Default for NewRowSettings {
     fn default() -> NewRowSettings {
         let (center, confounds) = (CenterNew::Train, NewConfounds::OfRows);
-        NewRowSettings { center, confounds, drop_volumes: None, drop: Vec::new() }
+        NewRowSettings { center, confounds, drop_volumes: None, drop: Vec::new(), apart: false }
     }
 }
 
@@ -98,6 +103,26 @@ impl NewRowSettings {
 }
 
 impl Batch {
+    /// Of no row yet.
+    fn with_room(first_row: usize, n_rows: usize, k: usize, n_sites: usize) -> Batch {
+        let nan = |width: usize| vec![f32::NAN; n_rows * width];
+        Batch { first_row, weights: nan(k), activation: nan(k), reconstruction: nan(n_sites) }
+    }
+
+    /// Puts the rows of a part in their places.
+    fn put(&mut self, part: &Batch, places: &[usize]) {
+        for (to, from) in [
+            (&mut self.weights, &part.weights),
+            (&mut self.activation, &part.activation),
+            (&mut self.reconstruction, &part.reconstruction),
+        ] {
+            let width = from.len() / places.len().max(1);
+            for (at, &place) in places.iter().enumerate() {
+                to[place * width..(place + 1) * width].copy_from_slice(&from[at * width..(at + 1) * width]);
+            }
+        }
+    }
+
     /// Nothing was observed of this row, so nothing is said of it.
     fn forget(&mut self, row: usize, n_rows: usize) {
         for values in [&mut self.weights, &mut self.activation, &mut self.reconstruction] {
@@ -111,10 +136,14 @@ impl Fitted {
     /// Weights, activations and denoised versions of new rows, averaged over the kept draws. NaN is a cell that was not
     /// observed.
     pub fn transform(&self, rows: Rows) -> Result<Transformed> {
-        let how = NewRowSettings::default();
-        let observations = self.open_rows(&rows, &how)?;
+        self.transform_with(&rows, &NewRowSettings::default())
+    }
+
+    /// [`Fitted::transform`] of rows that are prepared in another way.
+    pub fn transform_with(&self, rows: &Rows, how: &NewRowSettings) -> Result<Transformed> {
+        let observations = self.open_rows(rows, how)?;
         let (mut weights, mut activation, mut reconstruction) = (Vec::new(), Vec::new(), Vec::new());
-        self.transform_batches(&observations, &how, &mut |batch| {
+        self.transform_batches(&observations, how, &mut |batch| {
             weights.extend(batch.weights);
             activation.extend(batch.activation);
             reconstruction.extend(batch.reconstruction);
@@ -172,6 +201,9 @@ impl Fitted {
             NewConfounds::OfRows => inputs::given_tables(rows, columns)?,
         };
         inputs::add_covariates(&mut observations, settings.detrend, &tables, n_dropped)?;
+        if how.apart && settings.detrend == Detrend::Linear {
+            observations.set_covariates(observations.covariates().clone().without_trend());
+        }
         Ok(observations)
     }
 
@@ -216,52 +248,77 @@ impl Fitted {
         let n_sites = observations.n_columns();
         let own = self.own_fits(observations, how.center)?;
         let rows_at_once = (BATCH_BYTES / (8 * n_sites)).max(1);
-        let (covariates, drop) = (observations.covariates(), &how.drop[..]);
         let means_of = |run: usize| own.get(run).map_or(MeansOf::Training, MeansOf::These);
-        let levels = self.levels(observations, means_of)?;
+        let levels = match (how.apart, &self.noise) {
+            (true, Some(filter)) => vec![filter.reference().level; observations.n_runs()],
+            _ => self.levels(observations, means_of)?,
+        };
         observations.for_each_chunk(&mut |run, first_row, values| {
+            let way = Way { means: means_of(run), level: levels[run], covariates: observations.covariates(), how };
             for (at, rows) in values.chunks_mut(rows_at_once * n_sites).enumerate() {
-                let way = (means_of(run), levels[run]);
                 let first_row = first_row + at * rows_at_once;
                 visit(match self.settings().precision {
-                    Precision::F32 => self.transform_batch::<f32>(rows, covariates, first_row, way, drop)?,
-                    Precision::F64 => self.transform_batch::<f64>(rows, covariates, first_row, way, drop)?,
+                    Precision::F32 => self.transform_batch::<f32>(rows, first_row, way)?,
+                    Precision::F64 => self.transform_batch::<f64>(rows, first_row, way)?,
                 })?;
             }
             Ok(())
         })
     }
 
-    fn transform_batch<R: Real>(
+    fn transform_batch<R: Real>(&self, rows: &mut [f64], first_row: usize, way: Way) -> Result<Batch> {
+        let n_sites = self.mask.n_columns();
+        let n_rows = rows.len() / n_sites;
+        if !way.how.apart {
+            let places: Vec<usize> = (first_row..first_row + n_rows).collect();
+            return self.transform_rows::<R>(rows, &places, way, |row| (first_row + row) as u64);
+        }
+        let mut batch = Batch::with_room(first_row, n_rows, self.ids().len(), self.structure.n_sites());
+        let row = |at: usize| &rows[at * n_sites..(at + 1) * n_sites];
+        let has_holes: Vec<bool> = (0..n_rows).map(|at| row(at).iter().any(|x| x.is_nan())).collect();
+        // Rows with holes are projected in another way, so that those without have to be among themselves.
+        for holes in [false, true] {
+            let own: Vec<usize> = (0..n_rows).filter(|&at| has_holes[at] == holes).collect();
+            let mut values: Vec<f64> = own.iter().flat_map(|&at| row(at).iter().copied()).collect();
+            let keys: Vec<u64> = values.chunks_exact(n_sites).map(key_of_values).collect();
+            let places: Vec<usize> = own.iter().map(|at| first_row + at).collect();
+            if !own.is_empty() {
+                batch.put(&self.transform_rows::<R>(&mut values, &places, way, |row| keys[row])?, &own);
+            }
+        }
+        Ok(batch)
+    }
+
+    /// Rows from these places among all, which are used up; `key` names the random stream of each.
+    fn transform_rows<R: Real>(
         &self,
         rows: &mut [f64],
-        covariates: &Covariates,
-        first_row: usize,
-        (means, level): (MeansOf, f64),
-        drop: &[u64],
+        places: &[usize],
+        way: Way,
+        key: impl Fn(usize) -> u64 + Sync,
     ) -> Result<Batch> {
         let n_sites = self.mask.n_columns();
         let n_rows = rows.len() / n_sites;
         let mut offsets = vec![0.0; n_rows];
         share(
-            rows.chunks_exact_mut(n_sites).zip(&mut offsets).enumerate(),
+            rows.chunks_exact_mut(n_sites).zip(&mut offsets).zip(places),
             || (),
-            |_, (at, (row, offset))| {
-                *offset = self.preprocessing.apply(row, covariates.row(first_row + at), means);
+            |_, ((row, offset), &place)| {
+                *offset = self.preprocessing.apply(row, way.covariates.row(place), way.means);
             },
         );
         let is_empty: Vec<bool> = rows.chunks_exact(n_sites).map(|row| row.iter().all(|x| x.is_nan())).collect();
-        let data = self.load::<R>(rows, level);
+        let data = self.load::<R>(rows, way.level);
         let mut sums = Sums::new(n_rows, self.structure.n_sites(), self.ids().len());
         let draws = self.draws()?;
         for number in 0..draws.len() {
             let draw = draws.read::<R>(number)?;
             // The draw's number keys the streams, so that draws differ and batches do not matter.
             let streams = Streams { seed: self.settings().seed, chain: 0, sweep: number as u64 };
-            let (means, _) = infer(&data, &draw.state, &draw.feature_means, Effort::FULL, &streams, first_row);
-            self.add_draw(&draw, &means, drop, &mut sums);
+            let (means, _) = infer_keyed(&data, &draw.state, &draw.feature_means, Effort::FULL, &streams, &key);
+            self.add_draw(&draw, &means, &way.how.drop, &mut sums);
         }
-        let mut batch = self.finish(sums, first_row, (means, level), &offsets);
+        let mut batch = self.finish(sums, places[0], (way.means, way.level), &offsets);
         for row in (0..n_rows).filter(|&row| is_empty[row]) {
             batch.forget(row, n_rows);
         }
@@ -377,6 +434,23 @@ impl Fitted {
             reconstruction,
         }
     }
+}
+
+/// How the rows of a run are prepared.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    means: MeansOf<'a>,
+    level: f64,
+    covariates: &'a Covariates,
+    how: &'a NewRowSettings,
+}
+
+/// What a row is known by, whatever its place.
+fn key_of_values(row: &[f64]) -> u64 {
+    let mut hasher = Xxh3::new();
+    // Zeros of either sign, and all NaN, are alike.
+    row.iter().for_each(|x| hasher.update(&(if x.is_nan() { f64::NAN } else { x + 0.0 }).to_le_bytes()));
+    hasher.digest()
 }
 
 fn no_confounds(n_given: usize) -> Error {

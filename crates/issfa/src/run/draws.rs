@@ -148,9 +148,7 @@ impl Draws {
         let entries = fs::read_dir(&self.folder).map_err(Error::read(&self.folder))?;
         for entry in entries {
             let path = entry.map_err(Error::read(&self.folder))?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let number = name.strip_prefix("draw-").and_then(|rest| rest.strip_suffix(".safetensors"));
-            if let Some(number) = number.and_then(|number| number.parse().ok()) {
+            if let Some(number) = number_of(&path) {
                 list.push((number, path));
             }
         }
@@ -166,6 +164,12 @@ impl Draws {
         check_preprocessing(&stored, &preprocessing, sizes)?;
         Ok(preprocessing)
     }
+}
+
+/// The number in the name of a draw's file.
+fn number_of(path: &Path) -> Option<u64> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_prefix("draw-").and_then(|rest| rest.strip_suffix(".safetensors"))?.parse().ok()
 }
 
 /// Reads a file that a checkpoint knows of.
@@ -236,6 +240,25 @@ impl KeptDraws {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The same, read into memory.
+    pub fn in_memory(&self) -> Result<KeptDraws> {
+        let DrawsPlace::Files(files) = &self.place else { return Ok(self.clone()) };
+        let read = |(path, checksum): &(PathBuf, String)| {
+            let number = number_of(path).expect("a draw is called by its number");
+            Ok((number, Arc::new(open_known(path, checksum)?)))
+        };
+        let place = DrawsPlace::Memory(files.iter().map(read).collect::<Result<_>>()?);
+        Ok(KeptDraws { sizes: self.sizes, place })
+    }
+
+    /// The sweep that one of them is of.
+    pub fn sweep(&self, at: usize) -> Result<u64> {
+        match &self.place {
+            DrawsPlace::Files(files) => open_known(&files[at].0, &files[at].1)?.number("sweep"),
+            DrawsPlace::Memory(draws) => draws.values().nth(at).expect("there are so many draws").number("sweep"),
+        }
     }
 
     /// One of them.

@@ -4,7 +4,7 @@ use super::record::{Record, Recorded};
 use super::settings::Checked;
 use crate::data::nifti::Header;
 use crate::data::{Mask, Rows, read};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, setting};
 use crate::noise::Reference;
 use crate::numeric::files::write_atomically;
 use crate::run::checkpoint;
@@ -157,10 +157,25 @@ impl Run {
     /// The rows that the run was made from.
     pub fn rows(&self) -> Result<Rows> {
         if self.checked.settings.input.is_empty() {
-            let problem = "was fitted to an array in memory, which it does not hold; give the array again";
-            return Err(Error::malformed(&self.folder, problem));
+            return Err(no_array(&self.folder));
         }
         Rows::open(&self.checked.settings.input)
+    }
+
+    /// The rows that the run was fitted to, from other files: its inputs elsewhere, or files of what was an array in memory.
+    pub fn rows_from(&self, paths: &[PathBuf]) -> Result<Rows> {
+        if !self.checked.settings.input.is_empty() {
+            return Rows::open(paths);
+        }
+        let known: Vec<String> = self.record.inputs.iter().map(|input| input.checksum.clone()).collect();
+        let rows = Rows::open_arrays(paths, &known)?;
+        let n_dropped = self.checked.settings.drop_volumes;
+        match &self.record.runs[..] {
+            runs if runs.len() > 1 && known.len() == 1 => {
+                rows.with_runs(&runs.iter().map(|run| (run.name.as_str(), run.n_rows + n_dropped)).collect::<Vec<_>>())
+            }
+            _ => Ok(rows),
+        }
     }
 
     /// The noise reference of a run that has one.
@@ -289,4 +304,13 @@ impl Output {
             || self == Output::Run && is_chain(name)
             || matches!(self, Output::Run | Output::Transform) && is_per_run
     }
+}
+
+/// The array of a fit is not kept with it.
+pub fn no_array(run: &Path) -> Error {
+    let problem = format!(
+        "was fitted to an array in memory, which it does not hold; give the array again as {}",
+        setting("input")
+    );
+    Error::malformed(run, problem)
 }

@@ -5,6 +5,8 @@ use super::results::{Found, Results};
 use crate::chain::matching::{STILL_ALIKE, assign};
 use crate::chain::posterior::{Shown, UnitImage};
 use crate::data::nifti::Header;
+use crate::data::preprocess::MeansOf;
+use crate::data::read::npy::read_npy_f32;
 use crate::data::{Array, Mask, Observations, Preprocessing, Rows};
 use crate::error::{Error, Result, Verb, action};
 use crate::noise::{Filter, Reference};
@@ -12,7 +14,7 @@ use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Counters};
 use crate::run::checksums::Checksums;
 use crate::run::draws::{Draws, DrawsOfChains, DrawsPlace, KeptDraws};
-use crate::run::folder::{FEATURE_TABLE, Run, TRACE};
+use crate::run::folder::{FEATURE_TABLE, RECONSTRUCTION, Run, TRACE, no_array};
 use crate::run::inputs;
 use crate::run::record::{Record, Recorded};
 use crate::run::settings::{Checked, Settings};
@@ -20,6 +22,9 @@ use crate::run::trace::{self, TraceRow};
 use crate::structure::Structure;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What messages call a fit without a folder.
+pub const NAME_IN_MEMORY: &str = "the fit";
 
 /// A model that was fitted to rows, or is on the way to be.
 #[derive(Clone)]
@@ -128,6 +133,31 @@ impl Fitted {
         })
     }
 
+    /// The same with everything in memory, which needs its folder no more.
+    pub fn in_memory(&self) -> Result<Fitted> {
+        let mut own = self.clone();
+        let Some(folder) = own.folder.take() else { return Ok(own) };
+        let n_chains = self.settings().chains;
+        for (chain, number) in own.chains.iter_mut().zip(1..) {
+            chain.draws = chain.draws.in_memory()?;
+            chain.checkpoint = Some(Arc::new(checkpoint::open(&Run::chain_folder(&folder, number))?));
+            chain.reconstruction = self.stored_rows(&Run::results_folder(&folder, number, n_chains))?;
+        }
+        own.reconstruction = self.stored_rows(&folder)?;
+        Ok(own)
+    }
+
+    /// The denoised rows that a folder of results has.
+    fn stored_rows(&self, folder: &Path) -> Result<Option<Array>> {
+        let known = Checksums::open(folder)?;
+        if !known.has(RECONSTRUCTION) {
+            return Ok(None);
+        }
+        known.check(RECONSTRUCTION)?;
+        let (shape, values) = read_npy_f32(&folder.join(RECONSTRUCTION))?;
+        Ok(Some(Array::new(&shape, values)))
+    }
+
     /// The settings, with those filled in that were left out.
     pub fn settings(&self) -> &Settings {
         &self.checked.settings
@@ -145,7 +175,7 @@ impl Fitted {
 
     /// What messages call it: its folder, if it has one.
     pub fn name(&self) -> PathBuf {
-        self.folder.clone().unwrap_or_else(|| "the fit".into())
+        self.folder.clone().unwrap_or_else(|| NAME_IN_MEMORY.into())
     }
 
     /// The basis that features live in.
@@ -174,6 +204,22 @@ impl Fitted {
         Some(self.on_grid(&self.found().features.in_noise(&filter.reference().noise_sds())))
     }
 
+    /// The means that come back with reconstructions: of the sites over all rows, 0 where they were not taken off.
+    pub fn means(&self) -> Array {
+        let mut means = self.preprocessing.site_means(MeansOf::Training).to_vec();
+        means.resize(self.mask.n_columns(), 0.0);
+        self.on_grid_once(&means)
+    }
+
+    /// The posterior mean of the variance of the noise at each site, in the data's units squared.
+    pub fn noise_variances(&self) -> Array {
+        let scale = |site: usize| self.preprocessing.site_scales.get(site).copied().unwrap_or(1.0);
+        let unit = |site: usize, sds: Option<&Vec<f64>>| sds.map_or_else(|| scale(site), |sds| sds[site]);
+        let (noise, sds) = (self.noise(), self.noise_reference().map(Reference::noise_sds));
+        let variance = |site: usize| noise * unit(site, sds.as_ref()).powi(2);
+        self.on_grid_once(&(0..self.mask.n_columns()).map(variance).collect::<Vec<f64>>())
+    }
+
     /// What was measured of the noise.
     pub fn noise_reference(&self) -> Option<&Reference> {
         self.noise.as_ref().map(|filter| filter.reference())
@@ -192,6 +238,19 @@ impl Fitted {
     /// The denoised rows, where they were asked for and are in memory.
     pub fn reconstruction(&self) -> Option<&Array> {
         self.reconstruction.as_ref()
+    }
+
+    /// The denoised rows, where they were asked for, wherever they are.
+    pub fn denoised(&self) -> Result<Option<Array>> {
+        match (&self.reconstruction, &self.folder) {
+            (None, Some(folder)) => self.stored_rows(folder),
+            (known, _) => Ok(known.clone()),
+        }
+    }
+
+    /// The folder it lies in, if it does.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     /// One row a sweep, of all chains.
@@ -256,17 +315,18 @@ impl Fitted {
         Ok(draws)
     }
 
+    /// The rows of the fit from its files, where it has some.
+    pub fn own_rows(&self) -> Result<Rows> {
+        if self.settings().input.is_empty() {
+            return Err(no_array(&self.name()));
+        }
+        Rows::open(&self.settings().input)
+    }
+
     /// The rows of the fit as they were prepared; from its inputs, unless they are given. Other rows are refused.
     pub(crate) fn training_rows(&self, rows: Option<Rows>) -> Result<Observations> {
         let settings = self.settings();
-        let rows = match rows {
-            Some(rows) => rows,
-            None if settings.input.is_empty() => {
-                let problem = "was fitted to an array in memory, which it does not hold; give the array again";
-                return Err(Error::malformed(&self.name(), problem));
-            }
-            None => Rows::open(&settings.input)?,
-        };
+        let rows = rows.map_or_else(|| self.own_rows(), Ok)?;
         let checksums: Vec<String> = rows.checksums()?.into_iter().map(|(_, checksum)| checksum).collect();
         let side = inputs::side_checksums(&rows, settings)?;
         self.record.check_inputs(&self.name(), rows.paths(), &checksums, &side)?;
@@ -321,9 +381,14 @@ impl Fitted {
         sum / n
     }
 
-    fn on_grid(&self, columns: &[Vec<f32>]) -> Array {
+    pub(crate) fn on_grid(&self, columns: &[Vec<f32>]) -> Array {
         let shape: Vec<usize> = std::iter::once(columns.len()).chain(self.structure.grid().iter().copied()).collect();
         Array::new(&shape, columns.iter().flat_map(|image| self.mask.scatter(image, f32::NAN)).collect())
+    }
+
+    fn on_grid_once(&self, column: &[f64]) -> Array {
+        let values = self.mask.scatter(column, f64::NAN).into_iter().map(|x| x as f32).collect();
+        Array::new(self.structure.grid(), values)
     }
 
     fn by_row(&self, columns: &[Vec<f32>]) -> Array {

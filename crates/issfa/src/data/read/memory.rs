@@ -76,14 +76,36 @@ impl Values {
     /// The xxh3-128 of the numbers' little-endian bytes and of the shape, as 32 hexadecimal digits.
     fn checksum(&self, shape: &[usize]) -> String {
         const PIECE: usize = 1 << 16;
-        let mut hasher = Xxh3::new();
-        shape.iter().for_each(|n| hasher.update(&(*n as u64).to_le_bytes()));
+        let mut hasher = hasher_of(shape);
         match self {
             Values::F32(values) => values.chunks(PIECE).for_each(|piece| hasher.update(&f32::write(piece))),
             Values::F64(values) => values.chunks(PIECE).for_each(|piece| hasher.update(&f64::write(piece))),
         }
         format!("{:032x}", hasher.digest128())
     }
+}
+
+/// What an array of these rows would be known by: in single precision where its values are.
+pub fn checksum_as_array(rows: &dyn RowSource, grid: &[usize], is_single: bool) -> Result<String> {
+    let (n_rows, n_sites) = (rows.n_rows(), rows.n_sites());
+    let rows_at_once = (CHUNK_BYTES / (8 * n_sites)).max(1);
+    let mut hasher = hasher_of(&[&[n_rows], grid].concat());
+    let mut chunk = Vec::new();
+    for first in (0..n_rows).step_by(rows_at_once) {
+        chunk.resize(rows_at_once.min(n_rows - first) * n_sites, 0.0);
+        rows.read_rows(first, &mut chunk)?;
+        match is_single {
+            true => hasher.update(&f32::write(&chunk.iter().map(|&x| x as f32).collect::<Vec<_>>())),
+            false => hasher.update(&f64::write(&chunk)),
+        }
+    }
+    Ok(format!("{:032x}", hasher.digest128()))
+}
+
+fn hasher_of(shape: &[usize]) -> Xxh3 {
+    let mut hasher = Xxh3::new();
+    shape.iter().for_each(|n| hasher.update(&(*n as u64).to_le_bytes()));
+    hasher
 }
 
 /// An array that was given as such.
@@ -108,6 +130,23 @@ impl ArrayRows {
             return Err(Error::malformed(&name, problem));
         }
         Ok(ArrayRows { name, n_sites, grid: grid.to_vec(), values })
+    }
+}
+
+impl ArrayRows {
+    /// All rows of another source as the array that is known by a checksum; in either precision, if it is another one.
+    pub fn known_as(name: &str, source: &dyn RowSource, checksum: &str) -> Result<ArrayRows> {
+        let (n_rows, n_sites) = (source.n_rows(), source.n_sites());
+        let grid = source.grid().map_or_else(|| vec![n_sites], <[usize]>::to_vec);
+        let mut values = Vec::new();
+        memory::reserve("the rows", &mut values, n_rows * n_sites)?;
+        values.resize(n_rows * n_sites, 0.0);
+        source.read_rows(0, &mut values)?;
+        if checksum_as_array(source, &grid, true)? == checksum {
+            let single: Vec<f32> = values.into_iter().map(|x| x as f32).collect();
+            return ArrayRows::new(name, single.into(), &grid);
+        }
+        ArrayRows::new(name, values.into(), &grid)
     }
 }
 
@@ -242,6 +281,18 @@ mod tests {
     fn what_is_no_whole_number_of_rows_is_refused() {
         for (n, grid) in [(5, &[2][..]), (0, &[2]), (4, &[0, 2])] {
             assert!(ArrayRows::new("values", vec![0.0f32; n].into(), grid).is_err());
+        }
+    }
+
+    #[test]
+    fn rows_are_known_by_what_their_array_is() {
+        for values in [Values::from(vec![1.0f32, 2.5, -0.0, 4.0]), Values::from(vec![0.1, 2.0, 3.0, 4.0])] {
+            let is_single = matches!(values, Values::F32(_));
+            let rows = ArrayRows::new("values", values, &[1, 2]).unwrap();
+            let checksum = rows.checksum().unwrap();
+            assert_eq!(checksum_as_array(&rows, &[1, 2], is_single).unwrap(), checksum);
+            let again = ArrayRows::known_as("again", &rows, &checksum).unwrap();
+            assert_eq!((&again.values, again.checksum().unwrap()), (&rows.values, checksum));
         }
     }
 

@@ -1,0 +1,223 @@
+//! Fits that Python waits for: they run on threads of their own, other threads of Python go on, and signals and exceptions
+//! of a callback stop them after the sweep.
+
+use crate::fitted::PyFitted;
+use crate::given::Given;
+use crate::settings;
+use crate::words::{self, to_python};
+use issfa::fit::{Ending, Observer, Request, Session, Stop};
+use issfa::run::folder::Output;
+use issfa::run::held::Held;
+use issfa::run::inputs;
+use issfa::run::settings::parse_duration;
+use issfa::run::trace::TraceRow;
+use issfa::{Error, Fitted, Rows, Settings};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// How often signals are looked for.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// A sweep that is done, as a callback sees it.
+#[pyclass(frozen, get_all, module = "issfa")]
+pub struct Sweep {
+    /// From 1.
+    chain: u32,
+    /// From 1.
+    sweep: u64,
+    /// Sweeps of each chain.
+    sweeps: u64,
+    n_features: usize,
+    n_shared: usize,
+    n_activations: usize,
+    noise_variance: f64,
+    theta: Vec<f64>,
+    ibp_strength: f64,
+    ibp_repulsion: f64,
+    ln_likelihood: f64,
+    heldout_residual: Option<f64>,
+    /// What it took.
+    seconds: f64,
+    /// Until the end of the last chain, about.
+    seconds_left: f64,
+}
+
+#[pymethods]
+impl Sweep {
+    fn __repr__(&self) -> String {
+        let Sweep { chain, sweep, sweeps, n_features, noise_variance, .. } = self;
+        format!("<sweep {sweep} of {sweeps}, chain {chain}: {n_features} features, noise {noise_variance:.4}>")
+    }
+}
+
+impl Sweep {
+    fn new(row: &TraceRow, sweeps: u64, left: Duration) -> Sweep {
+        Sweep {
+            chain: row.chain,
+            sweep: row.sweep,
+            sweeps,
+            n_features: row.n_features,
+            n_shared: row.n_shared,
+            n_activations: row.n_activations,
+            noise_variance: row.noise_variance,
+            theta: row.theta.clone(),
+            ibp_strength: row.ibp_strength,
+            ibp_repulsion: row.ibp_repulsion,
+            ln_likelihood: row.ln_likelihood,
+            heldout_residual: row.heldout_residual,
+            seconds: row.seconds,
+            seconds_left: left.as_secs_f64(),
+        }
+    }
+}
+
+enum Message {
+    Sweep(Box<Sweep>),
+    Note(String),
+}
+
+/// Tells the thread of Python what happens, and waits until it has been seen.
+struct Reporter {
+    messages: Sender<Message>,
+    /// Answers to sweeps; none where nobody wants to see them.
+    answers: Option<Receiver<()>>,
+    stop: Stop,
+}
+
+impl Observer for Reporter {
+    fn sweep(&mut self, row: &TraceRow, total: u64, left: Duration) {
+        let Some(answers) = &self.answers else { return };
+        if self.messages.send(Message::Sweep(Box::new(Sweep::new(row, total, left)))).is_ok() {
+            // Nobody is there any more: the fit is being given up.
+            answers.recv().unwrap_or_default();
+        }
+    }
+
+    fn wants_stop(&self) -> bool {
+        self.stop.wants_stop()
+    }
+
+    fn note(&mut self, text: &str) {
+        // A note that nobody takes is none.
+        self.messages.send(Message::Note(words::text(text))).unwrap_or_default();
+    }
+}
+
+/// What Python is told: the fit as far as it came, whether all sweeps are done, what stopped it, and notes.
+type Told = (Option<PyFitted>, bool, Option<PyErr>, Vec<String>);
+
+/// Threads to work with; 0 for as many as there are cores. Each call has its own, so that a process may be forked.
+pub fn pool(n_threads: usize) -> PyResult<rayon::ThreadPool> {
+    let built = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
+    built.map_err(|error| to_python(Error::setting("threads", n_threads, error.to_string())))
+}
+
+/// Runs a fit on threads of its own and waits for it.
+fn run_and_wait(
+    py: Python,
+    n_threads: usize,
+    callback: Option<Py<PyAny>>,
+    begin: impl FnOnce(&Stop) -> Result<Session, Error> + Send + 'static,
+) -> PyResult<Told> {
+    let (pool, stop) = (pool(n_threads)?, Stop::default());
+    let (messages, mut incoming) = channel();
+    let (answer, answers) = channel();
+    let mut reporter = Reporter { messages, answers: callback.is_some().then_some(answers), stop: stop.clone() };
+    let work = move || -> Result<(Option<Fitted>, Ending), Error> {
+        let mut session = begin(&reporter.stop)?;
+        let ending = session.run(&mut reporter)?;
+        Ok((session.fitted()?, ending))
+    };
+    let worker = std::thread::Builder::new().name("issfa".into()).spawn(move || pool.install(work));
+    let worker = worker.map_err(|error| to_python(Error::setting("threads", n_threads, error.to_string())))?;
+    let (mut stopped_by, mut notes) = (None, Vec::new());
+    // Until the worker is done, and its end of the channel gone.
+    loop {
+        let channel = &mut incoming;
+        let message = py.detach(move || channel.recv_timeout(SLICE));
+        if let (Ok(Message::Sweep(sweep)), Some(callback), None) = (&message, &callback, &stopped_by) {
+            stopped_by = see(py, callback, sweep).err();
+        }
+        if stopped_by.is_none() {
+            stopped_by = py.check_signals().err();
+        }
+        if stopped_by.is_some() {
+            stop.stop();
+        }
+        match message {
+            Ok(Message::Sweep(_)) => answer.send(()).unwrap_or_default(),
+            Ok(Message::Note(note)) => notes.push(note),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let result = py.detach(|| worker.join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    match (result, stopped_by) {
+        (Ok((fitted, ending)), stopped_by) => {
+            Ok((fitted.map(PyFitted::new), ending == Ending::Finished, stopped_by, notes))
+        }
+        // Rows were still being read.
+        (Err(Error::Stopped), Some(by)) => Ok((None, false, Some(by), notes)),
+        (Err(error), _) => Err(to_python(error)),
+    }
+}
+
+/// Shows a sweep to the callback.
+fn see(py: Python, callback: &Py<PyAny>, sweep: &Sweep) -> PyResult<()> {
+    let Sweep { theta, .. } = sweep;
+    callback.call1(py, (Sweep { theta: theta.clone(), ..*sweep },)).map(drop)
+}
+
+/// Fits rows, in memory or into a run folder.
+#[pyfunction]
+#[pyo3(signature = (given, settings, out, overwrite, n_threads, callback))]
+pub fn fit(
+    py: Python,
+    given: Given,
+    settings: &str,
+    out: Option<PathBuf>,
+    overwrite: bool,
+    n_threads: usize,
+    callback: Option<Py<PyAny>>,
+) -> PyResult<Told> {
+    let settings = settings::read(settings).map_err(to_python)?;
+    let rows = given.rows()?;
+    run_and_wait(py, n_threads, callback, move |stop| begin(rows, settings, out, overwrite, stop))
+}
+
+fn begin(rows: Rows, settings: Settings, out: Option<PathBuf>, overwrite: bool, stop: &Stop) -> Result<Session, Error> {
+    let mut request = Request::new(rows, settings.check()?);
+    request.watch = Some(stop.watch());
+    let Some(folder) = out else { return Session::new(request, None) };
+    let files = inputs::files(request.rows.paths(), &request.checked.settings);
+    let held = Held::for_new(&folder, Output::Run, overwrite, &files)?;
+    Session::in_folder(request, held)
+}
+
+/// Goes on with a fit until it has done `sweeps` in all. Rows that came from files are read again.
+#[pyfunction]
+#[pyo3(signature = (fitted, given, sweeps, time_budget, n_threads, callback))]
+pub fn resume(
+    py: Python,
+    fitted: &PyFitted,
+    given: Option<Given>,
+    sweeps: u64,
+    time_budget: Option<String>,
+    n_threads: usize,
+    callback: Option<Py<PyAny>>,
+) -> PyResult<Told> {
+    let fitted = fitted.inner();
+    let rows = match given {
+        Some(given) => given.rows()?,
+        None => fitted.own_rows().map_err(to_python)?,
+    };
+    let budget = time_budget.map(|text| parse_duration("time-budget", &text)).transpose().map_err(to_python)?;
+    run_and_wait(py, n_threads, callback, move |stop| {
+        Session::go_on_with(&fitted, rows, sweeps, |request| {
+            request.watch = Some(stop.watch());
+            request.checked.time_budget = budget;
+        })
+    })
+}
