@@ -52,6 +52,9 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         One structure an axis, such as ``"cycle x path"``; left out: ``path`` on every axis.
     sweeps, burn_in, thin, chains : int
         Iterations in all; those left out at the start (500, or two thirds of a short run); every so many kept; chains.
+    until : str
+        ``"sweeps"`` does all of them; ``"settled"`` ends as soon as the chains have settled (R-hat of 1.05 and 100 independent
+        draws, looked at after 1000, 2000, 4000 .. sweeps), with ``sweeps`` as the most there may be.
     noise : str
         ``"reference"`` measures it on differences of rows that follow each other, ``"white"``, or the file of a reference.
     mask : array, path or "auto", optional
@@ -95,6 +98,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         n_jobs=None,
         out=None,
         *,
+        until="sweeps",
         overwrite=False,
         progress=False,
         curve="q",
@@ -128,6 +132,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.structure = structure
         self.sweeps = sweeps
         self.burn_in = burn_in
+        self.until = until
         self.thin = thin
         self.chains = chains
         self.noise = noise

@@ -33,7 +33,7 @@ def posterior(model, probes=None):
 def _of_trace(xarray, fitted):
     """Sweeps after burn-in, as ``issfa summary`` takes them."""
     trace = fitted.trace()
-    burn_in = json.loads(fitted.settings_json())["burn-in"]
+    burn_in = fitted.burn_in
     chains = [
         np.flatnonzero((trace["chain"] == chain) & (trace["sweep"] > burn_in)) for chain in np.unique(trace["chain"])
     ]

@@ -187,6 +187,12 @@ impl PyFitted {
         serde_json::to_string(self.0.settings()).expect("settings are JSON")
     }
 
+    /// Sweeps left out at the start.
+    #[getter]
+    fn burn_in(&self) -> u64 {
+        self.0.burn_in()
+    }
+
     #[getter]
     fn grid(&self) -> Vec<usize> {
         self.0.structure().grid().to_vec()
