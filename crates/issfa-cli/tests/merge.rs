@@ -97,7 +97,8 @@ fn merged_runs_are_the_chains_of_one() {
     assert!(text.ends_with("done: all; next: issfa summary all\n"), "{text}");
     assert!(before == ["one", "two", "three"].map(|run| files(&bench.path(run))), "the runs are as they were");
 
-    let usual = |name: &String| !name.contains("draw-");
+    // Only a fit says how far it is.
+    let usual = |name: &String| !name.contains("draw-") && !name.ends_with("live.json");
     let [found, expected] =
         ["all", "usual"].map(|run| names(&bench, run).into_iter().filter(usual).collect::<Vec<_>>());
     assert_eq!(found, expected, "the files that fit --chains makes");
@@ -157,7 +158,8 @@ fn merged_runs_can_be_merged_again() {
     for name in ["config.toml", "features.tsv", "chain-3/features.tsv", "checkpoint/state.safetensors"] {
         assert!(at_once[name] == in_steps[name], "{name}");
     }
-    in_steps.retain(|name, _| !name.starts_with("figures"));
+    // The page has the name of the run on it.
+    in_steps.retain(|name, _| !name.starts_with("figures") && name != "report.html");
     assert!(in_steps.iter().all(|(name, bytes)| at_once[name] == *bytes));
     let error = bench.fails(2, "merge pair run2 --out no");
     assert!(error.contains("pair and run2 have the same seed") && error.contains("chain 1 of seed 2"), "{error}");
