@@ -20,7 +20,7 @@ CHILD = """
 import json, resource, sys, time
 import numpy as np, issfa
 from issfa import _engine
-path, sweeps = sys.argv[1], int(sys.argv[2])
+path, sweeps, out = sys.argv[1], int(sys.argv[2]), sys.argv[3] or None
 x = np.load(path).reshape(-1, 100, 100)
 base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 inside = 0.0
@@ -33,7 +33,7 @@ def timed(*words):
     return told
 _engine.fit = timed
 start = time.perf_counter()
-model = issfa.ISSFA(sweeps=sweeps, noise="white", center="none", random_state=1).fit(x)
+model = issfa.ISSFA(sweeps=sweeps, noise="white", center="none", random_state=1).fit(x, out=out)
 seconds = time.perf_counter() - start
 print(json.dumps(dict(seconds=seconds, inside=inside, swept=float(model._fitted.trace()["seconds"].sum()), base=1024 * base,
                       peak=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, x=x.nbytes, K=int(model.n_components_))))
@@ -59,15 +59,21 @@ def main():
         path = sim / "observations.npy"
         words = ["fit", path, "--grid", "100x100", "--noise", "white", "--center", "none", "--sweeps", options.sweeps, "--seed", 1]
         command = peak_of_command([*words, "--out", run, "--quiet"])
-        found = json.loads(subprocess.run([sys.executable, "-c", CHILD, path, str(options.sweeps)], check=True, capture_output=True, text=True).stdout)
         rows = np.load(path, mmap_mode="r")
-    megabytes = {name: round(found[name] / 1e6) for name in ("base", "peak", "x")}
-    print(f"{rows.shape[0]} x {rows.shape[1]} {rows.dtype}, {options.sweeps} sweeps, K {found['K']}")
-    print(f"inside the engine: {found['inside'] / found['seconds']:.4f} of {found['seconds']:.2f} s; sweeps {found['swept'] / found['seconds']:.4f}")
-    print(f"memory: the command {command / 1e6:.0f} MB; Python {megabytes}")
-    # The command holds the rows it has read, Python those it was given, and both the program itself.
-    beside = found["peak"] - found["base"]
-    print(f"what the fit adds in Python is {beside / 1e6:.0f} MB, {beside / command:.2f} of the command's")
+        print(f"{rows.shape[0]} x {rows.shape[1]} {rows.dtype}, {options.sweeps} sweeps; peak memory of the command {command / 1e6:.0f} MB")
+        for name, out in (("into a folder", Path(folder) / "own"), ("in memory", "")):
+            words = [sys.executable, "-c", CHILD, path, options.sweeps, out]
+            show(name, json.loads(subprocess.run(list(map(str, words)), check=True, capture_output=True, text=True).stdout), command)
+
+
+def show(name, found, command):
+    share, megabytes = found["inside"] / found["seconds"], {key: found[key] / 1e6 for key in ("base", "peak", "x")}
+    # The command reads the rows into memory too; in memory a fit keeps its draws and its checkpoint there.
+    beside = megabytes["peak"] - megabytes["base"]
+    print(
+        f"{name}: K {found['K']}, {share:.4f} of {found['seconds']:.1f} s inside the engine; {beside:.0f} MB beside the "
+        f"{megabytes['base']:.0f} MB of Python with X ({megabytes['x']:.0f} MB): {beside * 1e6 / command:.2f} of the command's"
+    )
 
 
 if __name__ == "__main__":
