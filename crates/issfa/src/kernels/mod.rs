@@ -7,7 +7,7 @@ pub mod features;
 pub mod few_rows;
 pub mod ibp_repulsion;
 pub mod ibp_strength;
-mod metropolis;
+pub(crate) mod metropolis;
 pub mod noise;
 pub mod pair_rotation;
 pub mod rescale;

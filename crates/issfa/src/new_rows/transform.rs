@@ -1,6 +1,7 @@
 //! New observations under a fitted model: weights, activations and denoised rows, averaged over the kept draws.
 
-use super::{Effort, RowMeans, infer};
+use super::scatter::Scatter;
+use super::{Effort, FEW_ROWS, FeaturesAre, Known, RowMeans, infer};
 use crate::chain::matching::dot;
 use crate::chain::posterior::{UnitImage, unit_images};
 use crate::data::nifti::space::check_same_place;
@@ -8,17 +9,17 @@ use crate::data::preprocess::MeansOf;
 use crate::data::regression::{Regression, RunFit};
 use crate::data::{Array, Covariates, Detrend, Observations, Rows};
 use crate::error::{Error, Result, setting};
+use crate::model::State;
 use crate::noise::levels_of_new_rows;
 use crate::numeric::linalg::{Real, View, multiply};
 use crate::numeric::workers::share;
 use crate::rng::Streams;
-use crate::run::draws::Draw;
 use crate::run::folder::MASK_IMAGE;
 use crate::run::inputs;
 use crate::run::settings::Precision;
 use crate::spectral::load::{Loaded, holes_of, lay_out, to_columns};
 use crate::spectral::{Domain, FeatureSpectra, SpectralData, Tiles};
-use crate::structure::Direction;
+use crate::structure::{Direction, Spectrum};
 use crate::summary::Fitted;
 use std::path::PathBuf;
 
@@ -251,15 +252,28 @@ impl Fitted {
             },
         );
         let is_empty: Vec<bool> = rows.chunks_exact(n_sites).map(|row| row.iter().all(|x| x.is_nan())).collect();
-        let data = self.load::<R>(rows, level);
+        let parts = self.parts::<R>(rows, level);
         let mut sums = Sums::new(n_rows, self.structure.n_sites(), self.ids().len());
         let draws = self.draws()?;
         for number in 0..draws.len() {
             let draw = draws.read::<R>(number)?;
             // The draw's number keys the streams, so that draws differ and batches do not matter.
             let streams = Streams { seed: self.settings().seed, chain: 0, sweep: number as u64 };
-            let (means, _) = infer(&data, &draw.state, &draw.feature_means, Effort::FULL, &streams, first_row);
-            self.add_draw(&draw, &means, drop, &mut sums);
+            let images = unit_images(&draw.state.features, &self.shown());
+            let places = self.places(&images);
+            let is_left_out = |column: &Option<usize>| column.is_some_and(|column| drop.contains(&self.ids()[column]));
+            let left_out: Vec<bool> = places.iter().map(is_left_out).collect();
+            let scatter = self.scatter(&draw.state);
+            let (state, means) = (&draw.state, &draw.feature_means);
+            let known = Known { state, means, scatter: scatter.as_ref(), left_out: &left_out };
+            let mut inferred = vec![RowMeans::default(); n_rows];
+            for part in &parts {
+                let numbers: Vec<usize> = part.rows.iter().map(|row| first_row + row).collect();
+                let (means, _) = infer(&part.loaded, &known, Effort::FULL, &streams, &numbers);
+                part.rows.iter().zip(means).for_each(|(&row, means)| inferred[row] = means);
+            }
+            self.add_weights((&images, &places), &inferred, &mut sums);
+            sums.add_reconstructions(&known, &inferred);
         }
         let mut batch = self.finish(sums, first_row, (means, level), &offsets);
         for row in (0..n_rows).filter(|&row| is_empty[row]) {
@@ -325,35 +339,63 @@ impl Fitted {
         Loaded { data, domain, row_means: Vec::new() }
     }
 
-    fn add_draw<R: Real>(&self, draw: &Draw<R>, means: &[RowMeans], drop: &[u64], sums: &mut Sums) {
-        let state = &draw.state;
-        let k = state.n_features();
-        let images = unit_images(&state.features, &self.shown());
-        let (places, ids) = (self.places(&images), self.ids());
+    /// What new rows that are whole take the features for; those with missing cells take them at their means.
+    pub fn features_are(&self) -> FeaturesAre {
+        let is_whole = self.mask.is_full() && self.record.n_missing_cells == 0;
+        if is_whole && self.has_few_rows() { FeaturesAre::IntegratedOut } else { FeaturesAre::AtTheirMeans }
+    }
+
+    /// Whether the fit had so few rows that features should be integrated out of new rows.
+    pub fn has_few_rows(&self) -> bool {
+        self.record.n_rows < FEW_ROWS
+    }
+
+    /// How a draw's features scatter about their means, where they are integrated out.
+    pub fn scatter<R: Real>(&self, state: &State<R>) -> Option<Scatter<R>> {
+        if self.features_are() == FeaturesAre::AtTheirMeans {
+            return None;
+        }
+        let mut spectrum = Spectrum::new(&self.structure, &self.checked.curve);
+        if let Some(filter) = &self.noise {
+            spectrum = spectrum.with_factors(filter.powers().to_vec());
+        }
+        Some(Scatter::new(state, &spectrum.precisions(&state.theta())))
+    }
+
+    /// Prepared rows as the model takes them: those that are whole apart from those that are not, so that what is found for a
+    /// row does not depend on others.
+    fn parts<R: Real>(&self, rows: &mut [f64], level: f64) -> Vec<Part<R>> {
+        let n_columns = self.mask.n_columns();
+        let is_whole = |row: &usize| !rows[row * n_columns..(row + 1) * n_columns].iter().any(|x| x.is_nan());
+        let (whole, others): (Vec<usize>, Vec<usize>) = (0..rows.len() / n_columns).partition(is_whole);
+        if whole.is_empty() || others.is_empty() || !self.mask.is_full() {
+            return vec![Part { rows: (0..rows.len() / n_columns).collect(), loaded: self.load(rows, level) }];
+        }
+        let load = |part: Vec<usize>| {
+            let mut values: Vec<f64> =
+                part.iter().flat_map(|row| &rows[row * n_columns..(row + 1) * n_columns]).copied().collect();
+            Part { loaded: self.load(&mut values, level), rows: part }
+        };
+        vec![load(whole), load(others)]
+    }
+
+    fn add_weights(
+        &self,
+        (images, places): (&[UnitImage], &[Option<usize>]),
+        means: &[RowMeans],
+        sums: &mut Sums,
+    ) {
+        let k = self.ids().len();
         for (place, column) in places.iter().enumerate().filter_map(|(place, column)| Some((place, (*column)?))) {
             let UnitImage { values, norm } = &images[place];
             let is_turned = dot(values, &self.found().features.means[column]) < 0.0;
             let factor = if is_turned { -norm } else { *norm };
             sums.present[column] += 1.0;
             for (row, means) in means.iter().enumerate() {
-                sums.weights[row * ids.len() + column] += factor * means.weights[place];
-                sums.activation[row * ids.len() + column] += means.activation[place];
+                sums.weights[row * k + column] += factor * means.weights[place];
+                sums.activation[row * k + column] += means.activation[place];
             }
         }
-        let kept = |place: usize| !places[place].is_some_and(|column| drop.contains(&ids[column]));
-        let weights: Vec<R> = means
-            .iter()
-            .flat_map(|row| (0..k).map(|j| R::from_f64(if kept(j) { row.weights[j] } else { 0.0 })))
-            .collect();
-        let n_rows = means.len();
-        share(sums.reconstruction.tiles_mut(), Vec::new, |product: &mut Vec<R>, (tile, sum)| {
-            let features = draw.feature_means.tile(tile);
-            product.resize(sum.len(), R::zero());
-            let width = state.features.tiles().width(tile);
-            multiply(product, View::new(&weights, n_rows, k), View::new(features, k, width));
-            sum.iter_mut().zip(product.iter()).for_each(|(sum, x)| *sum += x.to_f64());
-        });
-        sums.n_draws += 1.0;
     }
 
     fn finish(&self, sums: Sums, first_row: usize, (means, level): (MeansOf, f64), offsets: &[f64]) -> Batch {
@@ -394,6 +436,13 @@ struct Sums {
     reconstruction: SpectralData<f64>,
 }
 
+/// Rows of a batch that are loaded together.
+struct Part<R> {
+    /// Their places in the batch.
+    rows: Vec<usize>,
+    loaded: Loaded<R>,
+}
+
 impl Sums {
     fn new(n_rows: usize, n_modes: usize, k: usize) -> Sums {
         Sums {
@@ -403,5 +452,23 @@ impl Sums {
             activation: vec![0.0; n_rows * k],
             reconstruction: SpectralData::zeros(n_rows, Tiles::whole(n_modes)),
         }
+    }
+
+    /// Adds what the features of a draw explain of the rows, but for those that are left out.
+    fn add_reconstructions<R: Real>(&mut self, known: &Known<R>, means: &[RowMeans]) {
+        let (n_rows, k) = (means.len(), known.state.n_features());
+        let shown = |row: &RowMeans, j: usize| if known.left_out[j] { 0.0 } else { row.weights[j] };
+        let weights: Vec<R> = means.iter().flat_map(|row| (0..k).map(|j| R::from_f64(shown(row, j)))).collect();
+        let tiles = known.means.tiles();
+        share(self.reconstruction.tiles_mut(), Vec::new, |product: &mut Vec<R>, (tile, sum)| {
+            product.resize(sum.len(), R::zero());
+            let width = tiles.width(tile);
+            multiply(product, View::new(&weights, n_rows, k), View::new(known.means.tile(tile), k, width));
+            sum.iter_mut().zip(product.iter()).for_each(|(sum, x)| *sum += x.to_f64());
+            for (row, sum) in means.iter().zip(sum.chunks_exact_mut(width)).filter(|(row, _)| !row.told.is_empty()) {
+                sum.iter_mut().zip(&row.told[tiles.modes(tile)]).for_each(|(sum, x)| *sum += x);
+            }
+        });
+        self.n_draws += 1.0;
     }
 }
