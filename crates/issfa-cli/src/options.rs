@@ -165,7 +165,7 @@ impl NewRowOptions {
             files => NewConfounds::Files(expand_inputs(files)?),
         };
         let how =
-            NewRowSettings { center: self.center_new, confounds, drop_volumes: self.drop_volumes, drop: Vec::new() };
+            NewRowSettings { center: self.center_new, confounds, drop_volumes: self.drop_volumes, ..NewRowSettings::default() };
         Ok((Rows::open(&expand_inputs(files)?)?, how))
     }
 }

@@ -109,7 +109,7 @@ pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
             training.add(row * n_sites, &explained(state.loadings.row(row), level, &sites, n_sites));
         }
         let streams = Streams { seed: fitted.settings().seed, chain: 0, sweep: number as u64 };
-        let scatter = fitted.scatter(&state);
+        let scatter = fitted.scatter(&state, None);
         let known = Known { state: &state, means: &feature_means, scatter: scatter.as_ref(), left_out: &[] };
         let (rows, _) = infer(&noisy, &known, Effort::ONE_DRAW, &streams, &all_of(&noisy));
         let signals = known.scatter.map(|scatter| fitted.images(&signals(&known, scatter, &rows, &streams)));

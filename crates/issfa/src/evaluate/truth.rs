@@ -109,7 +109,7 @@ fn compare<R: Real>(fitted: &Fitted, simulation_folder: &Path) -> Result<TruthRe
         |images: &[Vec<f32>]| truth.iter().map(|feature| best_cosine(feature, images)).collect::<Vec<_>>();
     Ok(TruthReport {
         heldout_error,
-        features_of_new_rows: fitted.features_are(),
+        features_of_new_rows: fitted.features_are(None),
         pca33_error_ratio: pca_error::<R>(mask, &structure, simulation_folder)? / heldout_error,
         feature_recovery_error: recovery_error(&cosines),
         final_sample_recovery_error: recovery_error(&cosines_with(&final_sample)),

@@ -14,6 +14,7 @@ use crate::noise::levels_of_new_rows;
 use crate::numeric::linalg::{Real, View, multiply};
 use crate::numeric::workers::share;
 use crate::rng::Streams;
+use crate::run::draws::Draw;
 use crate::run::folder::MASK_IMAGE;
 use crate::run::inputs;
 use crate::run::settings::Precision;
@@ -47,6 +48,9 @@ pub struct NewRowSettings {
     pub drop_volumes: Option<usize>,
     /// Ids of features that are left out of the reconstruction.
     pub drop: Vec<u64>,
+    /// What rows take the features for; none: integrated out after a fit to fewer than [`FEW_ROWS`] rows. Under a mask and
+    /// where cells are missing they are at their means whatever is asked for.
+    pub features: Option<FeaturesAre>,
 }
 
 /// The confounds of new rows.
@@ -82,12 +86,14 @@ pub struct Batch {
     pub activation: Vec<f32>,
     /// Rows x sites.
     pub reconstruction: Vec<f32>,
+    /// How many of the rows took the features at their means.
+    pub n_at_means: usize,
 }
 
 impl Default for NewRowSettings {
     fn default() -> NewRowSettings {
         let (center, confounds) = (CenterNew::Train, NewConfounds::OfRows);
-        NewRowSettings { center, confounds, drop_volumes: None, drop: Vec::new() }
+        NewRowSettings { center, confounds, drop_volumes: None, drop: Vec::new(), features: None }
     }
 }
 
@@ -217,7 +223,7 @@ impl Fitted {
         let n_sites = observations.n_columns();
         let own = self.own_fits(observations, how.center)?;
         let rows_at_once = (BATCH_BYTES / (8 * n_sites)).max(1);
-        let (covariates, drop) = (observations.covariates(), &how.drop[..]);
+        let covariates = observations.covariates();
         let means_of = |run: usize| own.get(run).map_or(MeansOf::Training, MeansOf::These);
         let levels = self.levels(observations, means_of)?;
         observations.for_each_chunk(&mut |run, first_row, values| {
@@ -225,8 +231,8 @@ impl Fitted {
                 let way = (means_of(run), levels[run]);
                 let first_row = first_row + at * rows_at_once;
                 visit(match self.settings().precision {
-                    Precision::F32 => self.transform_batch::<f32>(rows, covariates, first_row, way, drop)?,
-                    Precision::F64 => self.transform_batch::<f64>(rows, covariates, first_row, way, drop)?,
+                    Precision::F32 => self.transform_batch::<f32>(rows, covariates, first_row, way, how)?,
+                    Precision::F64 => self.transform_batch::<f64>(rows, covariates, first_row, way, how)?,
                 })?;
             }
             Ok(())
@@ -239,7 +245,7 @@ impl Fitted {
         covariates: &Covariates,
         first_row: usize,
         (means, level): (MeansOf, f64),
-        drop: &[u64],
+        how: &NewRowSettings,
     ) -> Result<Batch> {
         let n_sites = self.mask.n_columns();
         let n_rows = rows.len() / n_sites;
@@ -259,27 +265,38 @@ impl Fitted {
             let draw = draws.read::<R>(number)?;
             // The draw's number keys the streams, so that draws differ and batches do not matter.
             let streams = Streams { seed: self.settings().seed, chain: 0, sweep: number as u64 };
-            let images = unit_images(&draw.state.features, &self.shown());
-            let places = self.places(&images);
-            let is_left_out = |column: &Option<usize>| column.is_some_and(|column| drop.contains(&self.ids()[column]));
-            let left_out: Vec<bool> = places.iter().map(is_left_out).collect();
-            let scatter = self.scatter(&draw.state);
-            let (state, means) = (&draw.state, &draw.feature_means);
-            let known = Known { state, means, scatter: scatter.as_ref(), left_out: &left_out };
-            let mut inferred = vec![RowMeans::default(); n_rows];
-            for part in &parts {
-                let numbers: Vec<usize> = part.rows.iter().map(|row| first_row + row).collect();
-                let (means, _) = infer(&part.loaded, &known, Effort::FULL, &streams, &numbers);
-                part.rows.iter().zip(means).for_each(|(&row, means)| inferred[row] = means);
-            }
-            self.add_weights((&images, &places), &inferred, &mut sums);
-            sums.add_reconstructions(&known, &inferred);
+            self.add_draw(&draw, &parts, (&streams, first_row), how, &mut sums);
         }
         let mut batch = self.finish(sums, first_row, (means, level), &offsets);
         for row in (0..n_rows).filter(|&row| is_empty[row]) {
             batch.forget(row, n_rows);
         }
         Ok(batch)
+    }
+
+    fn add_draw<R: Real>(
+        &self,
+        draw: &Draw<R>,
+        parts: &[Part<R>],
+        (streams, first_row): (&Streams, usize),
+        how: &NewRowSettings,
+        sums: &mut Sums,
+    ) {
+        let (state, ids) = (&draw.state, self.ids());
+        let images = unit_images(&state.features, &self.shown());
+        let places = self.places(&images);
+        let is_left_out = |column: &Option<usize>| column.is_some_and(|column| how.drop.contains(&ids[column]));
+        let left_out: Vec<bool> = places.iter().map(is_left_out).collect();
+        let scatter = self.scatter(state, how.features);
+        let known = Known { state, means: &draw.feature_means, scatter: scatter.as_ref(), left_out: &left_out };
+        let mut means = vec![RowMeans::default(); sums.reconstruction.n_rows()];
+        for part in parts {
+            let numbers: Vec<usize> = part.rows.iter().map(|row| first_row + row).collect();
+            let (of_part, _) = infer(&part.loaded, &known, Effort::FULL, streams, &numbers);
+            part.rows.iter().zip(of_part).for_each(|(&row, own)| means[row] = own);
+        }
+        self.add_weights((&images, &places), &means, sums);
+        sums.add_reconstructions(&known, &means);
     }
 
     /// Spectra by column of the mask, in the user's units, one after the other.
@@ -339,10 +356,11 @@ impl Fitted {
         Loaded { data, domain, row_means: Vec::new() }
     }
 
-    /// What new rows that are whole take the features for; those with missing cells take them at their means.
-    pub fn features_are(&self) -> FeaturesAre {
+    /// What new rows that are whole take the features for, if they may choose or are asked to.
+    pub fn features_are(&self, asked: Option<FeaturesAre>) -> FeaturesAre {
         let is_whole = self.mask.is_full() && self.record.n_missing_cells == 0;
-        if is_whole && self.has_few_rows() { FeaturesAre::IntegratedOut } else { FeaturesAre::AtTheirMeans }
+        let by_rows = if self.has_few_rows() { FeaturesAre::IntegratedOut } else { FeaturesAre::AtTheirMeans };
+        if is_whole { asked.unwrap_or(by_rows) } else { FeaturesAre::AtTheirMeans }
     }
 
     /// Whether the fit had so few rows that features should be integrated out of new rows.
@@ -351,8 +369,8 @@ impl Fitted {
     }
 
     /// How a draw's features scatter about their means, where they are integrated out.
-    pub fn scatter<R: Real>(&self, state: &State<R>) -> Option<Scatter<R>> {
-        if self.features_are() == FeaturesAre::AtTheirMeans {
+    pub fn scatter<R: Real>(&self, state: &State<R>, asked: Option<FeaturesAre>) -> Option<Scatter<R>> {
+        if self.features_are(asked) == FeaturesAre::AtTheirMeans {
             return None;
         }
         let mut spectrum = Spectrum::new(&self.structure, &self.checked.curve);
@@ -417,6 +435,7 @@ impl Fitted {
             weights: mean(&sums.weights, level),
             activation: mean(&sums.activation, 1.0),
             reconstruction,
+            n_at_means: sums.n_at_means,
         }
     }
 }
@@ -434,6 +453,8 @@ struct Sums {
     weights: Vec<f64>,
     activation: Vec<f64>,
     reconstruction: SpectralData<f64>,
+    /// Rows that took the features at their means.
+    n_at_means: usize,
 }
 
 /// Rows of a batch that are loaded together.
@@ -451,6 +472,7 @@ impl Sums {
             weights: vec![0.0; n_rows * k],
             activation: vec![0.0; n_rows * k],
             reconstruction: SpectralData::zeros(n_rows, Tiles::whole(n_modes)),
+            n_at_means: 0,
         }
     }
 
@@ -470,5 +492,6 @@ impl Sums {
             }
         });
         self.n_draws += 1.0;
+        self.n_at_means = means.iter().filter(|row| row.told.is_empty()).count();
     }
 }
