@@ -164,8 +164,12 @@ impl NewRowOptions {
             [word] if word == Path::new("none") => NewConfounds::Without,
             files => NewConfounds::Files(expand_inputs(files)?),
         };
-        let how =
-            NewRowSettings { center: self.center_new, confounds, drop_volumes: self.drop_volumes, ..NewRowSettings::default() };
+        let how = NewRowSettings {
+            center: self.center_new,
+            confounds,
+            drop_volumes: self.drop_volumes,
+            ..NewRowSettings::default()
+        };
         Ok((Rows::open(&expand_inputs(files)?)?, how))
     }
 }

@@ -260,7 +260,11 @@ fn features_are_integrated_out_of_whole_rows_whatever_other_rows_lack() {
         let (_, holes) = array(&bench, &format!("holes/{name}"));
         let width = whole.len() / shape[0];
         for row in (0..20).filter(|row| ![3, 11].contains(row)) {
-            assert_eq!(whole[row * width..(row + 1) * width], holes[row * width..(row + 1) * width], "{name}, row {row}");
+            assert_eq!(
+                whole[row * width..(row + 1) * width],
+                holes[row * width..(row + 1) * width],
+                "{name}, row {row}"
+            );
         }
     }
     let of = |report: serde_json::Value| report["features_of_new_rows"].clone();

@@ -92,9 +92,8 @@ fn the_ratio_makes_the_law_given_means_that_given_the_training_rows() {
             ln_marginal(&together, &rows(&[entries]), noise, &precisions)
                 - ln_marginal(&training, &rows(&[]), noise, &precisions)
         };
-        let found = |entries: &[Entry], ln_ratio: f64| {
-            ln_normal(&row, &explained(entries, &means), |_| noise) + ln_ratio
-        };
+        let found =
+            |entries: &[Entry], ln_ratio: f64| ln_normal(&row, &explained(entries, &means), |_| noise) + ln_ratio;
         let mut uncertain = UncertainRow::new(&scatter, &means, row.clone(), &entries);
         let size = exact(&entries).abs();
         assert_close(found(&entries, uncertain.ln_ratio()), exact(&entries), 1e-9, size, "at the start");
@@ -165,7 +164,8 @@ fn integrate(model: &Model<f64>, state: &State<f64>, row: &[f64]) -> Integrals {
     let terms = feature_terms(state, &[0.0; 2]);
     // Where a feature is not used there is one point, of weight 0; where it is, a grid over the prior.
     let points = |feature: usize| -> Vec<(bool, f64, f64)> {
-        let (prior, ln_odds) = (terms[feature].weight, terms[feature].ln_prior_odds.expect("existing features have odds"));
+        let (prior, ln_odds) =
+            (terms[feature].weight, terms[feature].ln_prior_odds.expect("existing features have odds"));
         let sd = prior.precision.sqrt().recip();
         let step = 14.0 / POINTS as f64;
         let used = (0..POINTS).map(|at| {
@@ -270,7 +270,9 @@ fn statistics(state: &State<f64>, row: &[f64], means: &FeatureSpectra<f64>, q: &
         active,
         sum(&|entry| entry.weight),
         sum(&|entry| entry.weight.powi(2)),
-        sum(&|entry| state.weight_precisions[entry.feature] * (entry.weight - state.weight_means[entry.feature]).powi(2)),
+        sum(&|entry| {
+            state.weight_precisions[entry.feature] * (entry.weight - state.weight_means[entry.feature]).powi(2)
+        }),
         dot(row, &explained).clamp(-50.0, 50.0),
         residual.ln(),
         (q.iter().sum::<f64>() / state.noise_variance).ln_1p(),

@@ -130,12 +130,7 @@ pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
 
 /// A draw of `w S` of every row given the row and its weights, features integrated out: at a mode its mean is
 /// `w m + g (y - w m)` and its variance `g s2`, with `g = q / (s2 + q)`.
-fn signals<R: Real>(
-    known: &Known<R>,
-    scatter: &Scatter<R>,
-    rows: &[RowMeans],
-    streams: &Streams,
-) -> FeatureSpectra<R> {
+fn signals<R: Real>(known: &Known<R>, scatter: &Scatter<R>, rows: &[RowMeans], streams: &Streams) -> FeatureSpectra<R> {
     let mut signals = vec![Vec::new(); rows.len()];
     let noise = known.state.noise_variance;
     let work = |_: &mut (), (row, (means, signal)): (usize, (&RowMeans, &mut Vec<f64>))| {

@@ -397,12 +397,7 @@ impl Fitted {
         vec![load(whole), load(others)]
     }
 
-    fn add_weights(
-        &self,
-        (images, places): (&[UnitImage], &[Option<usize>]),
-        means: &[RowMeans],
-        sums: &mut Sums,
-    ) {
+    fn add_weights(&self, (images, places): (&[UnitImage], &[Option<usize>]), means: &[RowMeans], sums: &mut Sums) {
         let k = self.ids().len();
         for (place, column) in places.iter().enumerate().filter_map(|(place, column)| Some((place, (*column)?))) {
             let UnitImage { values, norm } = &images[place];
