@@ -239,3 +239,41 @@ fn own_means_take_any_offset_of_new_rows_away() {
     assert!((error("moved.npy", "own") - own).abs() < 1e-3 * own);
     assert!(error("moved.npy", "train") > 10.0 * own);
 }
+
+/// After a fit to 80 rows features are integrated out of rows that are whole, and what is found for these does not depend on
+/// rows that are not, nor on threads; the text says what was done.
+#[test]
+fn features_are_integrated_out_of_whole_rows_whatever_other_rows_lack() {
+    let bench = Bench::simulated();
+    bench.ok(&format!("fit sim/observations.npy --grid 12x10 --noise white {SHORT} --out run"));
+    let said = bench.ok("transform run sim/heldout.npy --out whole --threads 1");
+    assert!(said.contains("features are integrated out: 80 training rows"), "{said}");
+    let (shape, mut values) = read_npy_f64(&bench.path("sim/heldout.npy")).unwrap();
+    for (row, site) in [(3, 7), (3, 60), (11, 0)] {
+        values[row * 120 + site] = f64::NAN;
+    }
+    bench.npy("holes.npy", &shape, &values);
+    let said = bench.ok("transform run holes.npy --out holes --threads 2");
+    assert!(said.contains("2 of 20 rows take the features at their means, since they have missing cells"), "{said}");
+    for name in ["weights.npy", "activation.npy", "reconstruction.npy"] {
+        let (shape, whole) = array(&bench, &format!("whole/{name}"));
+        let (_, holes) = array(&bench, &format!("holes/{name}"));
+        let width = whole.len() / shape[0];
+        for row in (0..20).filter(|row| ![3, 11].contains(row)) {
+            assert_eq!(
+                whole[row * width..(row + 1) * width],
+                holes[row * width..(row + 1) * width],
+                "{name}, row {row}"
+            );
+        }
+    }
+    let of = |report: serde_json::Value| report["features_of_new_rows"].clone();
+    assert_eq!(of(bench.json("evaluate run --truth sim --json")), "integrated_out");
+    assert_eq!(of(bench.json("evaluate run --data sim/heldout.npy --hide 0.2 --json")), "at_their_means");
+    assert!(bench.ok("evaluate run --truth sim").contains("integrated out"));
+    bench.npy("mask.npy", &[12, 10], &disc());
+    bench.ok(&format!("fit sim/observations.npy --grid 12x10 --mask mask.npy {SHORT} --out masked"));
+    let said = bench.ok("transform masked sim/heldout.npy --out masked-new");
+    assert!(said.contains("20 of 20 rows take the features at their means, since the fit has a mask"), "{said}");
+    assert_eq!(of(bench.json("evaluate masked --truth sim --json")), "at_their_means");
+}

@@ -48,7 +48,7 @@ impl How {
             other => return Err(to_python(Error::setting("center-new", other, "write train or own"))),
         };
         let confounds = if self.without_confounds { NewConfounds::Without } else { NewConfounds::OfRows };
-        Ok(NewRowSettings { center, confounds, drop_volumes: None, drop: self.drop, apart: self.apart })
+        Ok(NewRowSettings { center, confounds, drop_volumes: None, drop: self.drop, apart: self.apart, features: None })
     }
 }
 

@@ -10,7 +10,7 @@ use issfa::lab::chain::Chain;
 use issfa::lab::kernels::features::conditional_means;
 use issfa::lab::numeric::linalg::{Real, View, multiply};
 use issfa::lab::spectral::FeatureSpectra;
-use issfa::new_rows::{Effort, infer};
+use issfa::new_rows::{Effort, Known, all_of, infer};
 use issfa::run::settings::{Precision, Settings};
 use issfa::simulation::Simulation;
 use issfa::structure::{Direction, Structure};
@@ -53,7 +53,8 @@ fn follow<R: Real>(folder: &Path, settings: Settings, bar: f64) -> issfa::Result
         seconds += start.elapsed().as_secs_f64();
         let cosines = best_cosines(&truth, &chain.state.features);
         let means = conditional_means(&prepared.model, &chain.state);
-        let (rows, _) = infer(heldout, &chain.state, &means, Effort::BRIEF, &schedule.streams(chain.sweep), 0);
+        let known = Known { state: &chain.state, means: &means, scatter: None, left_out: &[] };
+        let (rows, _) = infer(heldout, &known, Effort::BRIEF, &schedule.streams(chain.sweep), &all_of(heldout));
         let weights: Vec<f64> = rows.iter().flat_map(|row| row.weights.iter().copied()).collect();
         let error = heldout_error(&clean, &weights, &means, about.preprocessing.factor);
         println!(

@@ -58,6 +58,7 @@ pub fn print_table(value: &serde_json::Value) {
         let text = match value.as_f64() {
             Some(x) if value.is_f64() => figure(x),
             None if value.is_null() => "-".into(),
+            None if value.is_string() => value.as_str().unwrap_or_default().replace('_', " "),
             _ => value.to_string(),
         };
         out!("  {name:32} {text:>12}");

@@ -5,6 +5,7 @@ use crate::options::{Common, NewRowOptions};
 use clap::Args;
 use issfa::Result;
 use issfa::data::write::{NpyWriter, write_npy_f32};
+use issfa::new_rows::FeaturesAre;
 use issfa::new_rows::transform::CenterNew;
 use issfa::run::folder::{ACTIVATION, Output, RECONSTRUCTION, WEIGHTS};
 use issfa::run::held::Held;
@@ -51,10 +52,11 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let mut reconstruction = NpyWriter::create(&place.join(RECONSTRUCTION), &shape)?;
     let runs = observations.runs();
     let mut images = observations.space().map(|space| RunImages::new(&place, space, &runs));
-    let (mut weights, mut activation) = (Vec::new(), Vec::new());
+    let (mut weights, mut activation, mut n_at_means) = (Vec::new(), Vec::new(), 0);
     fitted.transform_batches(&observations, &how, &mut |batch| {
         weights.extend_from_slice(&batch.weights);
         activation.extend_from_slice(&batch.activation);
+        n_at_means += batch.n_at_means;
         if let Some(images) = &mut images {
             let rows = batch.reconstruction.chunks_exact(fitted.structure().n_sites());
             rows.into_iter().try_for_each(|row| -> Result<()> { images.push(row, fitted.mask()) })?;
@@ -75,5 +77,27 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         fitted.n_draws(),
         options.out.display()
     ));
+    say_what_features_are(&fitted, n_at_means, n_rows, common);
     Ok(())
+}
+
+/// After a fit to few rows: what new rows took the features for, and why.
+fn say_what_features_are(fitted: &Fitted, n_at_means: usize, n_rows: usize, common: &Common) {
+    if !fitted.has_few_rows() {
+        return;
+    }
+    let n_training = fitted.record().n_rows;
+    let because = match fitted.features_are(None) {
+        FeaturesAre::AtTheirMeans if fitted.mask().is_full() => "the fit had missing cells",
+        FeaturesAre::AtTheirMeans => "the fit has a mask",
+        FeaturesAre::IntegratedOut if n_at_means > 0 => "they have missing cells",
+        FeaturesAre::IntegratedOut => {
+            common.say(&format!("features are integrated out: {n_training} training rows leave them uncertain"));
+            return;
+        }
+    };
+    common.say(&format!(
+        "{n_at_means} of {n_rows} rows take the features at their means, since {because}; \
+         {n_training} training rows leave features uncertain, and these rows' errors are larger for it"
+    ));
 }

@@ -9,12 +9,16 @@ use crate::chain::matching::dot;
 use crate::chain::posterior::unit_images;
 use crate::data::preprocess::MeansOf;
 use crate::error::Result;
+use crate::model::simulate::normal;
 use crate::model::{Entry, State};
-use crate::new_rows::{Effort, infer};
+use crate::new_rows::scatter::Scatter;
+use crate::new_rows::{Effort, Known, RowMeans, all_of, infer};
 use crate::noise::level_of_rows;
 use crate::numeric::linalg::Real;
-use crate::rng::Streams;
+use crate::numeric::workers::share;
+use crate::rng::{Purpose, Streams};
 use crate::run::draws::Draw;
+use crate::spectral::FeatureSpectra;
 use crate::summary::Fitted;
 use std::ops::Range;
 
@@ -105,11 +109,16 @@ pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
             training.add(row * n_sites, &explained(state.loadings.row(row), level, &sites, n_sites));
         }
         let streams = Streams { seed: fitted.settings().seed, chain: 0, sweep: number as u64 };
-        let (weights, _) = infer(&noisy, &state, &feature_means, Effort::ONE_DRAW, &streams, 0);
-        for (row, means) in weights.iter().enumerate() {
-            let entries = means.weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
-            let entries: Vec<Entry> = entries.map(|(feature, &weight)| Entry { feature, weight }).collect();
-            heldout.add(row * n_sites, &explained(&entries, level, &sites, n_sites));
+        let scatter = fitted.scatter(&state, None);
+        let known = Known { state: &state, means: &feature_means, scatter: scatter.as_ref(), left_out: &[] };
+        let (rows, _) = infer(&noisy, &known, Effort::ONE_DRAW, &streams, &all_of(&noisy));
+        let signals = known.scatter.map(|scatter| fitted.images(&signals(&known, scatter, &rows, &streams)));
+        for (row, means) in rows.iter().enumerate() {
+            let cells = match &signals {
+                None => explained(&means.entries(), level, &sites, n_sites),
+                Some(signals) => signals[row * n_sites..(row + 1) * n_sites].iter().map(|x| level * x).collect(),
+            };
+            heldout.add(row * n_sites, &cells);
         }
     }
     Ok(Coverage {
@@ -117,6 +126,26 @@ pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
         training: training.share_inside(n, rank),
         heldout: heldout.share_inside(n, rank),
     })
+}
+
+/// A draw of `w S` of every row given the row and its weights, features integrated out: at a mode its mean is
+/// `w m + g (y - w m)` and its variance `g s2`, with `g = q / (s2 + q)`.
+fn signals<R: Real>(known: &Known<R>, scatter: &Scatter<R>, rows: &[RowMeans], streams: &Streams) -> FeatureSpectra<R> {
+    let mut signals = vec![Vec::new(); rows.len()];
+    let noise = known.state.noise_variance;
+    let work = |_: &mut (), (row, (means, signal)): (usize, (&RowMeans, &mut Vec<f64>))| {
+        let mut stream = streams.stream(Purpose::NewRows, 2, row as u64);
+        let entries = means.entries();
+        let sd = |q: f64| (q * noise / (noise + q)).max(0.0).sqrt();
+        let scattered = scatter.variance_of(&entries).into_iter().zip(&means.told);
+        *signal = scattered.map(|(q, told)| told + sd(q) * normal(&mut stream)).collect();
+        for entry in &entries {
+            let feature = known.means.feature(entry.feature);
+            signal.iter_mut().zip(feature).for_each(|(sum, x)| *sum += entry.weight * x);
+        }
+    };
+    share(rows.iter().zip(&mut signals).enumerate(), || (), work);
+    FeatureSpectra::from_vectors(known.means.tiles().n_modes, &signals)
 }
 
 /// Persistent features that found a true one and are present in every draw.
@@ -213,8 +242,6 @@ fn explained(entries: &[Entry], level: f64, features: &[f64], n_sites: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::simulate::normal;
-    use crate::rng::Purpose;
 
     #[test]
     fn exchangeable_draws_cover_nine_times_in_ten() {

@@ -7,7 +7,7 @@ use crate::data::regression::Regression;
 use crate::data::{Observations, Preprocessing, Rows, memory};
 use crate::error::{Error, Result};
 use crate::new_rows::transform::{CenterNew, NewRowSettings};
-use crate::new_rows::{Effort, feature_terms, infer_row};
+use crate::new_rows::{Effort, FeaturesAre, feature_terms, infer_row};
 use crate::noise::level_of_rows;
 use crate::numeric::linalg::{Real, View, multiply};
 use crate::numeric::workers::share;
@@ -23,6 +23,8 @@ use serde::Serialize;
 pub struct HiddenReport {
     /// Cells that were hidden.
     pub n_hidden: usize,
+    /// What rows took the features for: these have hidden cells.
+    pub features_of_new_rows: FeaturesAre,
     /// Mean squared error of the hidden cells, in the user's units squared: features, and under a noise reference the noise
     /// that the visible cells tell of.
     pub hidden_cell_error: f64,
@@ -244,6 +246,7 @@ fn report(rows: Vec<Row>, fitted: &Fitted, baseline: Option<&Baseline>) -> Hidde
     let total: f64 = left().map(|x| (x - mean).powi(2)).sum();
     HiddenReport {
         n_hidden: n,
+        features_of_new_rows: FeaturesAre::AtTheirMeans,
         hidden_cell_error: both / n as f64,
         r2: 1.0 - both / total,
         signal_error: alone / n as f64,

@@ -7,6 +7,7 @@ use crate::data::read::npy::{read_npy_f32, read_npy_f64};
 use crate::data::{Mask, Observations, Preprocessing, Rows};
 use crate::error::{Error, Result};
 use crate::model::State;
+use crate::new_rows::FeaturesAre;
 use crate::new_rows::transform::NewRowSettings;
 use crate::numeric::linalg::{Real, symmetric_eigen};
 use crate::pca;
@@ -29,6 +30,8 @@ pub const FOUND: f64 = 0.7;
 pub struct TruthReport {
     /// Mean over cells of (reconstruction - noise-free truth)^2 of the held-out rows.
     pub heldout_error: f64,
+    /// What held-out rows took the features for.
+    pub features_of_new_rows: FeaturesAre,
     /// The same of an uncentred PCA with 33 components, over ours.
     pub pca33_error_ratio: f64,
     /// Sum over true features of the least squared distance to a found one (unit norm, sign free).
@@ -106,6 +109,7 @@ fn compare<R: Real>(fitted: &Fitted, simulation_folder: &Path) -> Result<TruthRe
         |images: &[Vec<f32>]| truth.iter().map(|feature| best_cosine(feature, images)).collect::<Vec<_>>();
     Ok(TruthReport {
         heldout_error,
+        features_of_new_rows: fitted.features_are(None),
         pca33_error_ratio: pca_error::<R>(mask, &structure, simulation_folder)? / heldout_error,
         feature_recovery_error: recovery_error(&cosines),
         final_sample_recovery_error: recovery_error(&cosines_with(&final_sample)),

@@ -6,7 +6,7 @@
 pub mod features;
 pub mod ibp_repulsion;
 pub mod ibp_strength;
-mod metropolis;
+pub(crate) mod metropolis;
 pub mod noise;
 pub mod pair_rotation;
 pub mod rescale;

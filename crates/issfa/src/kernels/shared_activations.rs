@@ -256,13 +256,36 @@ struct RowScratch {
     explained: Vec<f64>,
 }
 
+/// What an update would make of one entry of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// The column.
+    pub feature: usize,
+    /// The weight that it has; 0 where the row does not use the feature.
+    pub old: f64,
+    /// The one that was drawn.
+    pub new: f64,
+}
+
 impl RowScratch {
     fn update_row(&mut self, entries: &mut Vec<Entry>, given: &RowGiven, stream: &mut impl rand::Rng) {
+        self.update_row_if(entries, given, stream, |_, _| true);
+    }
+
+    /// The update of [`RowScratch::update_row`] with each entry's draw a proposal, made only where `accept` says so.
+    fn update_row_if<S: rand::Rng>(
+        &mut self,
+        entries: &mut Vec<Entry>,
+        given: &RowGiven,
+        stream: &mut S,
+        mut accept: impl FnMut(Change, &mut S) -> bool,
+    ) {
         let RowGiven { with_data, gram, features, order } = *given;
         self.load(entries, gram, features.len());
         for &feature in order {
             let terms = &features[feature];
-            if terms.constant.is_none() && !self.active[feature] {
+            let was_active = self.active[feature];
+            if terms.constant.is_none() && !was_active {
                 continue;
             }
             let old = self.weights[feature];
@@ -280,8 +303,10 @@ impl RowScratch {
                 let normal: f64 = StandardNormal.sample(stream);
                 new = mean + terms.sd * normal;
             }
-            self.active[feature] = active;
-            self.set_weight(feature, new, gram);
+            if (active || was_active) && accept(Change { feature, old, new }, stream) {
+                self.active[feature] = active;
+                self.set_weight(feature, new, gram);
+            }
         }
         entries.clear();
         let active = (0..features.len()).filter(|&feature| self.active[feature]);
@@ -312,23 +337,39 @@ impl RowScratch {
     }
 }
 
-/// Gibbs updates of rows that are not part of the fit (new observations): the prior odds are given, nothing is
-/// unique. `visit` sees the row's entries after each of `n_sweeps` updates.
-pub fn sample_new_row(
-    terms: &[FeatureTerms],
-    with_data: &[f64],
-    gram: &[f64],
-    n_sweeps: usize,
-    stream: &mut impl rand::Rng,
-    mut visit: impl FnMut(usize, &[Entry]),
-) {
-    let features: Vec<ReadyTerms> = terms.iter().map(ReadyTerms::new).collect();
-    let mut order: Vec<usize> = (0..features.len()).collect();
-    let (mut scratch, mut entries) = (RowScratch::default(), Vec::new());
-    for sweep in 0..n_sweeps {
-        order.shuffle(stream);
-        let given = RowGiven { with_data, gram, features: &features, order: &order };
-        scratch.update_row(&mut entries, &given, stream);
-        visit(sweep, &entries);
+/// A row that is not part of the fit (a new observation): the prior odds are given, nothing is unique.
+pub struct NewRow<'a> {
+    with_data: &'a [f64],
+    gram: &'a [f64],
+    features: Vec<ReadyTerms>,
+    order: Vec<usize>,
+    scratch: RowScratch,
+    entries: Vec<Entry>,
+}
+
+impl<'a> NewRow<'a> {
+    /// A row by its inner products with the features and theirs with each other, and what it uses at first.
+    pub fn new(terms: &[FeatureTerms], with_data: &'a [f64], gram: &'a [f64], entries: &[Entry]) -> NewRow<'a> {
+        let features: Vec<ReadyTerms> = terms.iter().map(ReadyTerms::new).collect();
+        let (order, entries) = ((0..features.len()).collect(), entries.to_vec());
+        NewRow { with_data, gram, features, order, scratch: RowScratch::default(), entries }
+    }
+
+    /// What it uses now.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// A Gibbs update of every entry, in random order.
+    pub fn update(&mut self, stream: &mut impl rand::Rng) {
+        self.update_if(stream, |_, _| true);
+    }
+
+    /// The same with each draw a proposal. One entry's draw from its conditional is reversible with respect to the law of
+    /// [`NewRow::update`], so that accepting by the ratio of another law to this one leaves that other law unchanged.
+    pub fn update_if<S: rand::Rng>(&mut self, stream: &mut S, accept: impl FnMut(Change, &mut S) -> bool) {
+        self.order.shuffle(stream);
+        let NewRow { with_data, gram, features, order, scratch, entries } = self;
+        scratch.update_row_if(entries, &RowGiven { with_data, gram, features, order }, stream, accept);
     }
 }

@@ -1,17 +1,48 @@
 //! Weights of rows that were not part of the fit, given a kept state: Gibbs updates without births \[M12\].
 
+pub mod scatter;
 pub mod transform;
 
 use crate::comm::Solo;
-use crate::kernels::shared_activations::{FeatureTerms, sample_new_row};
+use crate::kernels::shared_activations::{FeatureTerms, NewRow};
 use crate::model::{Entry, Loadings, NormalPrior, State};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Streams};
 use crate::spectral::load::Loaded;
 use crate::spectral::{FeatureSpectra, Pass, Projections, squared_row_norms};
+use scatter::{Scatter, UncertainRow};
+use serde::Serialize;
 
-/// How many updates a row gets, and how many of the first are left out of the means.
+/// With fewer training rows than this features are integrated out of new rows; with more they are known well enough for
+/// their means to do.
+pub const FEW_ROWS: usize = 200;
+
+/// What new rows take the features for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FeaturesAre {
+    /// Numbers that are not known, and that the row tells of too.
+    IntegratedOut,
+    /// Their conditional means: with [`FEW_ROWS`] training rows or more, under a mask, and where cells are missing.
+    AtTheirMeans,
+}
+
+/// What a kept draw says.
+#[derive(Clone, Copy)]
+pub struct Known<'a, R> {
+    /// All but the features.
+    pub state: &'a State<R>,
+    /// The features' means given all else in the state.
+    pub means: &'a FeatureSpectra<R>,
+    /// How they scatter about them, if they are to be integrated out of rows that are whole.
+    pub scatter: Option<&'a Scatter<R>>,
+    /// Features to be left out of [`RowMeans::told`]; empty for none.
+    pub left_out: &'a [bool],
+}
+
+/// How many updates a row gets, and how many of the first are left out of the means. With the features integrated out as many
+/// come before, given their means.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// All of them.
@@ -27,6 +58,11 @@ impl Effort {
     pub const ONE_DRAW: Effort = Effort { sweeps: 25, dropped: 24 };
     /// For a trace: one draw after a short warm-up.
     pub const BRIEF: Effort = Effort { sweeps: 5, dropped: 4 };
+
+    /// The share that each of the others has in the means.
+    fn share(self) -> f64 {
+        1.0 / (self.sweeps - self.dropped) as f64
+    }
 }
 
 /// Means over one row's updates.
@@ -36,6 +72,28 @@ pub struct RowMeans {
     pub weights: Vec<f64>,
     /// Share of updates in which the feature was active.
     pub activation: Vec<f64>,
+    /// By mode, mean of `E[w S | y, w] - w m`: what the row itself tells of its features. Empty where they were taken at their
+    /// means.
+    pub told: Vec<f64>,
+}
+
+impl RowMeans {
+    fn zeros(n_features: usize) -> RowMeans {
+        RowMeans { weights: vec![0.0; n_features], activation: vec![0.0; n_features], told: Vec::new() }
+    }
+
+    /// The weights that are not 0.
+    pub fn entries(&self) -> Vec<Entry> {
+        let entries = self.weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
+        entries.map(|(feature, &weight)| Entry { feature, weight }).collect()
+    }
+
+    fn add(&mut self, share: f64, entries: &[Entry]) {
+        for entry in entries {
+            self.weights[entry.feature] += share * entry.weight;
+            self.activation[entry.feature] += share;
+        }
+    }
 }
 
 /// The terms of every feature for a new row: prior odds `m_k / (T + beta - m_k)`.
@@ -61,16 +119,35 @@ pub fn infer_row(
     effort: Effort,
     stream: &mut impl rand::Rng,
 ) -> RowMeans {
-    let mut means = RowMeans { weights: vec![0.0; terms.len()], activation: vec![0.0; terms.len()] };
-    let share_of_one = 1.0 / (effort.sweeps - effort.dropped) as f64;
-    sample_new_row(terms, with_data, gram, effort.sweeps, stream, |sweep, entries: &[Entry]| {
+    let mut means = RowMeans::zeros(terms.len());
+    let mut row = NewRow::new(terms, with_data, gram, &[]);
+    for sweep in 0..effort.sweeps {
+        row.update(stream);
         if sweep >= effort.dropped {
-            for entry in entries {
-                means.weights[entry.feature] += share_of_one * entry.weight;
-                means.activation[entry.feature] += share_of_one;
-            }
+            means.add(effort.share(), row.entries());
         }
-    });
+    }
+    means
+}
+
+/// One row's means with the features integrated out: updates given their means first, since from 0 the exact ones hardly move.
+fn infer_uncertain<R: Real>(
+    mut row: NewRow,
+    spectrum: Vec<f64>,
+    (known, scatter): (&Known<R>, &Scatter<R>),
+    effort: Effort,
+    stream: &mut impl rand::Rng,
+) -> RowMeans {
+    let mut means = RowMeans { told: vec![0.0; spectrum.len()], ..RowMeans::zeros(known.state.n_features()) };
+    (0..effort.sweeps).for_each(|_| row.update(stream));
+    let mut uncertain = UncertainRow::new(scatter, known.means, spectrum, row.entries());
+    for sweep in 0..effort.sweeps {
+        row.update_if(stream, |change, stream| uncertain.accept(change, stream));
+        if sweep >= effort.dropped {
+            means.add(effort.share(), row.entries());
+            uncertain.add_told(effort.share(), row.entries(), known.left_out, &mut means.told);
+        }
+    }
     means
 }
 
@@ -83,54 +160,57 @@ fn project_rows<R: Real>(rows: &Loaded<R>, features: &FeatureSpectra<R>) -> Proj
     rows.domain.project(&pass, &mut features.clone())
 }
 
-/// Means of new rows, all in parallel; `first_row` numbers their random streams.
+/// Means of new rows, all in parallel; `keys` name their random streams.
 ///
-/// `features` are the conditional means of the state's features and not the features themselves: a draw S = m + d has
-/// noise d in every mode, and the likelihood `|y - w S|^2` would charge `w^2 |d|^2 / 2 sigma^2` to every row that uses the
-/// feature. With S integrated out a row sees `N(w m, sigma^2 + w' D w)`, whose second term is to first order without effect
-/// on w.
+/// Features come as the conditional means of the state's and not as the features themselves: a draw S = m + d has noise d in
+/// every mode, and the likelihood `|y - w S|^2` would charge `w^2 |d|^2 / 2 sigma^2` to every row that uses the feature. With S
+/// integrated out a row sees `N(w m, sigma^2 + w' D w)`. With few training rows it is judged by that; with many the second term
+/// is small, and to first order without effect on w.
 pub fn infer<R: Real>(
     rows: &Loaded<R>,
-    state: &State<R>,
-    features: &FeatureSpectra<R>,
+    known: &Known<R>,
     effort: Effort,
     streams: &Streams,
-    first_row: usize,
+    keys: &[u64],
 ) -> (Vec<RowMeans>, Projections<R>) {
-    infer_keyed(rows, state, features, effort, streams, |row| (first_row + row) as u64)
-}
-
-/// [`infer`] with random streams by a key of each row.
-pub fn infer_keyed<R: Real>(
-    rows: &Loaded<R>,
-    state: &State<R>,
-    features: &FeatureSpectra<R>,
-    effort: Effort,
-    streams: &Streams,
-    key: impl Fn(usize) -> u64 + Sync,
-) -> (Vec<RowMeans>, Projections<R>) {
-    let projections = project_rows(rows, features);
+    let state = known.state;
+    let projections = project_rows(rows, known.means);
     let terms_with = |gram: &[f64]| {
         let k = state.n_features();
         let norms: Vec<f64> = (0..k).map(|feature| gram[feature * k + feature].max(0.0)).collect();
         feature_terms(state, &norms)
     };
     let terms = terms_with(projections.gram());
+    // The features' covariance is diagonal over modes only.
+    let scatter = known.scatter.filter(|_| rows.domain.is_whole());
     let mut inferred = vec![RowMeans::default(); rows.data.n_rows()];
     share(
-        inferred.iter_mut().enumerate(),
+        inferred.iter_mut().zip(keys).enumerate(),
         || (),
-        |_, (row, means)| {
-            let mut stream = streams.stream(Purpose::NewRows, 0, key(row));
+        |_, (row, (means, key))| {
+            let mut stream = streams.stream(Purpose::NewRows, 0, *key);
             let own = projections.own_gram(row).map(terms_with);
             let (terms, gram) = (own.as_ref().unwrap_or(&terms), projections.gram_of(row));
-            *means = infer_row(terms, projections.row(row), gram, effort, &mut stream);
+            let with_data = projections.row(row);
+            *means = match scatter {
+                None => infer_row(terms, with_data, gram, effort, &mut stream),
+                Some(scatter) => {
+                    let new_row = NewRow::new(terms, with_data, gram, &[]);
+                    infer_uncertain(new_row, rows.data.row(row), (known, scatter), effort, &mut stream)
+                }
+            };
         },
     );
     (inferred, projections)
 }
 
-/// The mean squared residual of held-out rows under one state and the means of its features, in the sampler's units.
+/// The numbers of rows that are all there are.
+pub fn all_of<R: Real>(rows: &Loaded<R>) -> Vec<u64> {
+    (0..rows.data.n_rows() as u64).collect()
+}
+
+/// The mean squared residual of held-out rows under one state and the means of its features, in the sampler's units. It is
+/// traced in every sweep, so that features stay at their means whatever the number of training rows.
 pub fn mean_squared_residual<R: Real>(
     heldout: &Loaded<R>,
     state: &State<R>,
@@ -138,7 +218,8 @@ pub fn mean_squared_residual<R: Real>(
     streams: &Streams,
 ) -> f64 {
     let data = &heldout.data;
-    let (rows, projections) = infer(heldout, state, features, Effort::BRIEF, streams, 0);
+    let known = Known { state, means: features, scatter: None, left_out: &[] };
+    let (rows, projections) = infer(heldout, &known, Effort::BRIEF, streams, &all_of(heldout));
     let k = state.n_features();
     let squares = squared_row_norms(data, &Solo);
     let residual = |(row, means): (usize, &RowMeans)| {
@@ -193,7 +274,8 @@ mod tests {
         Kernel::Features.update(&model, &mut state, &mut Projections::default(), &turn);
         let means = conditional_means(&model, &state);
         let mean_weight = |features: &FeatureSpectra<f64>| {
-            let (rows, _) = infer(&new_rows, &state, features, Effort::FULL, &streams, 0);
+            let known = Known { state: &state, means: features, scatter: None, left_out: &[] };
+            let (rows, _) = infer(&new_rows, &known, Effort::FULL, &streams, &all_of(&new_rows));
             rows.iter().map(|row| row.weights[0]).sum::<f64>() / n_new as f64
         };
         // Prior and noise say as much of a mode as 30 rows do, so that half of the feature is known.

@@ -1,6 +1,7 @@
 //! New observations under a fitted model: weights, activations and denoised rows, averaged over the kept draws.
 
-use super::{Effort, RowMeans, infer_keyed};
+use super::scatter::Scatter;
+use super::{Effort, FEW_ROWS, FeaturesAre, Known, RowMeans, infer};
 use crate::chain::matching::dot;
 use crate::chain::posterior::{UnitImage, unit_images};
 use crate::data::nifti::space::check_same_place;
@@ -8,6 +9,7 @@ use crate::data::preprocess::MeansOf;
 use crate::data::regression::{Regression, RunFit};
 use crate::data::{Array, Covariates, Detrend, Observations, Rows};
 use crate::error::{Error, Result, setting};
+use crate::model::State;
 use crate::noise::levels_of_new_rows;
 use crate::numeric::linalg::{Real, View, multiply};
 use crate::numeric::workers::share;
@@ -18,7 +20,7 @@ use crate::run::inputs;
 use crate::run::settings::Precision;
 use crate::spectral::load::{Loaded, holes_of, lay_out, to_columns};
 use crate::spectral::{Domain, FeatureSpectra, SpectralData, Tiles};
-use crate::structure::Direction;
+use crate::structure::{Direction, Spectrum};
 use crate::summary::Fitted;
 use std::path::PathBuf;
 use xxhash_rust::xxh3::Xxh3;
@@ -51,6 +53,9 @@ pub struct NewRowSettings {
     /// numbers by its values: what is said of it depends neither on the other rows nor on their order. (Confounds, where
     /// they are given, are centred over all rows.)
     pub apart: bool,
+    /// What rows take the features for; none: integrated out after a fit to fewer than [`FEW_ROWS`] rows. Under a mask and
+    /// where cells are missing they are at their means whatever is asked for.
+    pub features: Option<FeaturesAre>,
 }
 
 /// The confounds of new rows.
@@ -86,12 +91,14 @@ pub struct Batch {
     pub activation: Vec<f32>,
     /// Rows x sites.
     pub reconstruction: Vec<f32>,
+    /// How many of the rows took the features at their means.
+    pub n_at_means: usize,
 }
 
 impl Default for NewRowSettings {
     fn default() -> NewRowSettings {
         let (center, confounds) = (CenterNew::Train, NewConfounds::OfRows);
-        NewRowSettings { center, confounds, drop_volumes: None, drop: Vec::new(), apart: false }
+        NewRowSettings { center, confounds, drop_volumes: None, drop: Vec::new(), apart: false, features: None }
     }
 }
 
@@ -103,26 +110,6 @@ impl NewRowSettings {
 }
 
 impl Batch {
-    /// Of no row yet.
-    fn with_room(first_row: usize, n_rows: usize, k: usize, n_sites: usize) -> Batch {
-        let nan = |width: usize| vec![f32::NAN; n_rows * width];
-        Batch { first_row, weights: nan(k), activation: nan(k), reconstruction: nan(n_sites) }
-    }
-
-    /// Puts the rows of a part in their places.
-    fn put(&mut self, part: &Batch, places: &[usize]) {
-        for (to, from) in [
-            (&mut self.weights, &part.weights),
-            (&mut self.activation, &part.activation),
-            (&mut self.reconstruction, &part.reconstruction),
-        ] {
-            let width = from.len() / places.len().max(1);
-            for (at, &place) in places.iter().enumerate() {
-                to[place * width..(place + 1) * width].copy_from_slice(&from[at * width..(at + 1) * width]);
-            }
-        }
-    }
-
     /// Nothing was observed of this row, so nothing is said of it.
     fn forget(&mut self, row: usize, n_rows: usize) {
         for values in [&mut self.weights, &mut self.activation, &mut self.reconstruction] {
@@ -266,63 +253,62 @@ impl Fitted {
         })
     }
 
+    /// Rows that begin with `first_row` of all; they are used up.
     fn transform_batch<R: Real>(&self, rows: &mut [f64], first_row: usize, way: Way) -> Result<Batch> {
         let n_sites = self.mask.n_columns();
         let n_rows = rows.len() / n_sites;
-        if !way.how.apart {
-            let places: Vec<usize> = (first_row..first_row + n_rows).collect();
-            return self.transform_rows::<R>(rows, &places, way, |row| (first_row + row) as u64);
-        }
-        let mut batch = Batch::with_room(first_row, n_rows, self.ids().len(), self.structure.n_sites());
-        let row = |at: usize| &rows[at * n_sites..(at + 1) * n_sites];
-        let has_holes: Vec<bool> = (0..n_rows).map(|at| row(at).iter().any(|x| x.is_nan())).collect();
-        // Rows with holes are projected in another way, so that those without have to be among themselves.
-        for holes in [false, true] {
-            let own: Vec<usize> = (0..n_rows).filter(|&at| has_holes[at] == holes).collect();
-            let mut values: Vec<f64> = own.iter().flat_map(|&at| row(at).iter().copied()).collect();
-            let keys: Vec<u64> = values.chunks_exact(n_sites).map(key_of_values).collect();
-            let places: Vec<usize> = own.iter().map(|at| first_row + at).collect();
-            if !own.is_empty() {
-                batch.put(&self.transform_rows::<R>(&mut values, &places, way, |row| keys[row])?, &own);
-            }
-        }
-        Ok(batch)
-    }
-
-    /// Rows from these places among all, which are used up; `key` names the random stream of each.
-    fn transform_rows<R: Real>(
-        &self,
-        rows: &mut [f64],
-        places: &[usize],
-        way: Way,
-        key: impl Fn(usize) -> u64 + Sync,
-    ) -> Result<Batch> {
-        let n_sites = self.mask.n_columns();
-        let n_rows = rows.len() / n_sites;
+        let keys: Vec<u64> = match way.how.apart {
+            true => rows.chunks_exact(n_sites).map(key_of_values).collect(),
+            false => (first_row..first_row + n_rows).map(|row| row as u64).collect(),
+        };
         let mut offsets = vec![0.0; n_rows];
         share(
-            rows.chunks_exact_mut(n_sites).zip(&mut offsets).zip(places),
+            rows.chunks_exact_mut(n_sites).zip(&mut offsets).enumerate(),
             || (),
-            |_, ((row, offset), &place)| {
-                *offset = self.preprocessing.apply(row, way.covariates.row(place), way.means);
+            |_, (at, (row, offset))| {
+                *offset = self.preprocessing.apply(row, way.covariates.row(first_row + at), way.means);
             },
         );
         let is_empty: Vec<bool> = rows.chunks_exact(n_sites).map(|row| row.iter().all(|x| x.is_nan())).collect();
-        let data = self.load::<R>(rows, way.level);
+        let parts = self.parts::<R>(rows, way.level);
         let mut sums = Sums::new(n_rows, self.structure.n_sites(), self.ids().len());
         let draws = self.draws()?;
         for number in 0..draws.len() {
             let draw = draws.read::<R>(number)?;
             // The draw's number keys the streams, so that draws differ and batches do not matter.
             let streams = Streams { seed: self.settings().seed, chain: 0, sweep: number as u64 };
-            let (means, _) = infer_keyed(&data, &draw.state, &draw.feature_means, Effort::FULL, &streams, &key);
-            self.add_draw(&draw, &means, &way.how.drop, &mut sums);
+            self.add_draw(&draw, &parts, (&streams, &keys), way.how, &mut sums);
         }
-        let mut batch = self.finish(sums, places[0], (way.means, way.level), &offsets);
+        let mut batch = self.finish(sums, first_row, (way.means, way.level), &offsets);
         for row in (0..n_rows).filter(|&row| is_empty[row]) {
             batch.forget(row, n_rows);
         }
         Ok(batch)
+    }
+
+    fn add_draw<R: Real>(
+        &self,
+        draw: &Draw<R>,
+        parts: &[Part<R>],
+        (streams, keys): (&Streams, &[u64]),
+        how: &NewRowSettings,
+        sums: &mut Sums,
+    ) {
+        let (state, ids) = (&draw.state, self.ids());
+        let images = unit_images(&state.features, &self.shown());
+        let places = self.places(&images);
+        let is_left_out = |column: &Option<usize>| column.is_some_and(|column| how.drop.contains(&ids[column]));
+        let left_out: Vec<bool> = places.iter().map(is_left_out).collect();
+        let scatter = self.scatter(state, how.features);
+        let known = Known { state, means: &draw.feature_means, scatter: scatter.as_ref(), left_out: &left_out };
+        let mut means = vec![RowMeans::default(); sums.reconstruction.n_rows()];
+        for part in parts {
+            let keys: Vec<u64> = part.rows.iter().map(|&row| keys[row]).collect();
+            let (of_part, _) = infer(&part.loaded, &known, Effort::FULL, streams, &keys);
+            part.rows.iter().zip(of_part).for_each(|(&row, own)| means[row] = own);
+        }
+        self.add_weights((&images, &places), &means, sums);
+        sums.add_reconstructions(&known, &means);
     }
 
     /// Spectra by column of the mask, in the user's units, one after the other.
@@ -382,35 +368,59 @@ impl Fitted {
         Loaded { data, domain, row_means: Vec::new() }
     }
 
-    fn add_draw<R: Real>(&self, draw: &Draw<R>, means: &[RowMeans], drop: &[u64], sums: &mut Sums) {
-        let state = &draw.state;
-        let k = state.n_features();
-        let images = unit_images(&state.features, &self.shown());
-        let (places, ids) = (self.places(&images), self.ids());
+    /// What new rows that are whole take the features for, if they may choose or are asked to.
+    pub fn features_are(&self, asked: Option<FeaturesAre>) -> FeaturesAre {
+        let is_whole = self.mask.is_full() && self.record.n_missing_cells == 0;
+        let by_rows = if self.has_few_rows() { FeaturesAre::IntegratedOut } else { FeaturesAre::AtTheirMeans };
+        if is_whole { asked.unwrap_or(by_rows) } else { FeaturesAre::AtTheirMeans }
+    }
+
+    /// Whether the fit had so few rows that features should be integrated out of new rows.
+    pub fn has_few_rows(&self) -> bool {
+        self.record.n_rows < FEW_ROWS
+    }
+
+    /// How a draw's features scatter about their means, where they are integrated out.
+    pub fn scatter<R: Real>(&self, state: &State<R>, asked: Option<FeaturesAre>) -> Option<Scatter<R>> {
+        if self.features_are(asked) == FeaturesAre::AtTheirMeans {
+            return None;
+        }
+        let mut spectrum = Spectrum::new(&self.structure, &self.checked.curve);
+        if let Some(filter) = &self.noise {
+            spectrum = spectrum.with_factors(filter.powers().to_vec());
+        }
+        Some(Scatter::new(state, &spectrum.precisions(&state.theta())))
+    }
+
+    /// Prepared rows as the model takes them: those that are whole apart from those that are not, so that what is found for a
+    /// row does not depend on others.
+    fn parts<R: Real>(&self, rows: &mut [f64], level: f64) -> Vec<Part<R>> {
+        let n_columns = self.mask.n_columns();
+        let is_whole = |row: &usize| !rows[row * n_columns..(row + 1) * n_columns].iter().any(|x| x.is_nan());
+        let (whole, others): (Vec<usize>, Vec<usize>) = (0..rows.len() / n_columns).partition(is_whole);
+        if whole.is_empty() || others.is_empty() || !self.mask.is_full() {
+            return vec![Part { rows: (0..rows.len() / n_columns).collect(), loaded: self.load(rows, level) }];
+        }
+        let load = |part: Vec<usize>| {
+            let mut values: Vec<f64> =
+                part.iter().flat_map(|row| &rows[row * n_columns..(row + 1) * n_columns]).copied().collect();
+            Part { loaded: self.load(&mut values, level), rows: part }
+        };
+        vec![load(whole), load(others)]
+    }
+
+    fn add_weights(&self, (images, places): (&[UnitImage], &[Option<usize>]), means: &[RowMeans], sums: &mut Sums) {
+        let k = self.ids().len();
         for (place, column) in places.iter().enumerate().filter_map(|(place, column)| Some((place, (*column)?))) {
             let UnitImage { values, norm } = &images[place];
             let is_turned = dot(values, &self.found().features.means[column]) < 0.0;
             let factor = if is_turned { -norm } else { *norm };
             sums.present[column] += 1.0;
             for (row, means) in means.iter().enumerate() {
-                sums.weights[row * ids.len() + column] += factor * means.weights[place];
-                sums.activation[row * ids.len() + column] += means.activation[place];
+                sums.weights[row * k + column] += factor * means.weights[place];
+                sums.activation[row * k + column] += means.activation[place];
             }
         }
-        let kept = |place: usize| !places[place].is_some_and(|column| drop.contains(&ids[column]));
-        let weights: Vec<R> = means
-            .iter()
-            .flat_map(|row| (0..k).map(|j| R::from_f64(if kept(j) { row.weights[j] } else { 0.0 })))
-            .collect();
-        let n_rows = means.len();
-        share(sums.reconstruction.tiles_mut(), Vec::new, |product: &mut Vec<R>, (tile, sum)| {
-            let features = draw.feature_means.tile(tile);
-            product.resize(sum.len(), R::zero());
-            let width = state.features.tiles().width(tile);
-            multiply(product, View::new(&weights, n_rows, k), View::new(features, k, width));
-            sum.iter_mut().zip(product.iter()).for_each(|(sum, x)| *sum += x.to_f64());
-        });
-        sums.n_draws += 1.0;
     }
 
     fn finish(&self, sums: Sums, first_row: usize, (means, level): (MeansOf, f64), offsets: &[f64]) -> Batch {
@@ -432,6 +442,7 @@ impl Fitted {
             weights: mean(&sums.weights, level),
             activation: mean(&sums.activation, 1.0),
             reconstruction,
+            n_at_means: sums.n_at_means,
         }
     }
 }
@@ -466,6 +477,15 @@ struct Sums {
     weights: Vec<f64>,
     activation: Vec<f64>,
     reconstruction: SpectralData<f64>,
+    /// Rows that took the features at their means.
+    n_at_means: usize,
+}
+
+/// Rows of a batch that are loaded together.
+struct Part<R> {
+    /// Their places in the batch.
+    rows: Vec<usize>,
+    loaded: Loaded<R>,
 }
 
 impl Sums {
@@ -476,6 +496,26 @@ impl Sums {
             weights: vec![0.0; n_rows * k],
             activation: vec![0.0; n_rows * k],
             reconstruction: SpectralData::zeros(n_rows, Tiles::whole(n_modes)),
+            n_at_means: 0,
         }
+    }
+
+    /// Adds what the features of a draw explain of the rows, but for those that are left out.
+    fn add_reconstructions<R: Real>(&mut self, known: &Known<R>, means: &[RowMeans]) {
+        let (n_rows, k) = (means.len(), known.state.n_features());
+        let shown = |row: &RowMeans, j: usize| if known.left_out[j] { 0.0 } else { row.weights[j] };
+        let weights: Vec<R> = means.iter().flat_map(|row| (0..k).map(|j| R::from_f64(shown(row, j)))).collect();
+        let tiles = known.means.tiles();
+        share(self.reconstruction.tiles_mut(), Vec::new, |product: &mut Vec<R>, (tile, sum)| {
+            product.resize(sum.len(), R::zero());
+            let width = tiles.width(tile);
+            multiply(product, View::new(&weights, n_rows, k), View::new(known.means.tile(tile), k, width));
+            sum.iter_mut().zip(product.iter()).for_each(|(sum, x)| *sum += x.to_f64());
+            for (row, sum) in means.iter().zip(sum.chunks_exact_mut(width)).filter(|(row, _)| !row.told.is_empty()) {
+                sum.iter_mut().zip(&row.told[tiles.modes(tile)]).for_each(|(sum, x)| *sum += x);
+            }
+        });
+        self.n_draws += 1.0;
+        self.n_at_means = means.iter().filter(|row| row.told.is_empty()).count();
     }
 }
