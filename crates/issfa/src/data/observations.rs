@@ -422,7 +422,10 @@ fn check_cells(values: &[f64], mask: &Mask, first_row: usize, source: &dyn RowSo
         Cells::FiniteOrMissing => x.is_finite() || x.is_nan(),
         Cells::Any => true,
     };
-    match values.iter().position(|x| !allowed(x)) {
+    // A row at a time, without a way out early, so that many cells are looked at in one go.
+    let is_sound = |row: &&[f64]| row.iter().fold(true, |all, x| all & allowed(x));
+    let sound = n_columns * values.chunks(n_columns.max(1)).take_while(is_sound).count();
+    match values.iter().skip(sound).position(|x| !allowed(x)).map(|at| sound + at) {
         None => Ok(()),
         Some(at) => {
             let (row, site) = (first_row + at / n_columns, mask.site(at % n_columns));

@@ -1,6 +1,7 @@
 //! Settings of a fit: raw (as in TOML and on the command line, defaults here), then checked.
 
 use super::record::RECORD;
+use crate::chain::coarse;
 use crate::data::grid::{parse_grid, show_grid};
 use crate::data::{Centering, Detrend, Missing};
 use crate::error::{Error, Result, setting};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The format of run folders, checkpoints and draws; raised when an older version could not read them.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// The most sweeps that a chain may have.
 pub const MOST_SWEEPS: u64 = 1_000_000_000_000;
@@ -61,6 +62,8 @@ pub struct Settings {
     pub seed: u64,
     /// Where chains start: `kmeans:15`, `empty`, or the folder of a run.
     pub init: String,
+    /// Whether the first sweeps of burn-in look at the smoothest modes alone.
+    pub start: Start,
     /// The most features there may be.
     #[serde(alias = "max_features", skip_serializing_if = "Option::is_none")]
     pub max_features: Option<usize>,
@@ -137,6 +140,17 @@ pub struct Settings {
 pub enum Preset {
     /// Knowles and Ghahramani: no structure, weight means fixed at 0.
     Isfa,
+}
+
+/// What the first sweeps of burn-in look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Start {
+    /// The smoothest modes, where there are many and their order means something; then all.
+    #[default]
+    Coarse,
+    /// All modes from the first sweep on.
+    Full,
 }
 
 /// How spectral data and features are stored.
@@ -217,6 +231,7 @@ impl Default for Settings {
             chains: 1,
             seed: 0,
             init: "kmeans:15".into(),
+            start: Start::Coarse,
             max_features: None,
             target_r2: None,
             noise: "reference".into(),
@@ -492,6 +507,14 @@ impl Checked {
     /// Whether chains start where another run ended, all in the same state.
     pub fn starts_from_a_run(&self) -> bool {
         matches!(self.init, Init::Run(_))
+    }
+
+    /// How many sweeps of every chain look at the smoothest modes alone. The state of another run needs no such start.
+    pub fn coarse_sweeps(&self) -> u64 {
+        match self.settings.start {
+            Start::Coarse if !self.starts_from_a_run() => coarse::n_sweeps(self.burn_in),
+            _ => 0,
+        }
     }
 
     /// The structure for data of `n_sites` sites that may bring a grid along.

@@ -52,6 +52,8 @@ pub struct Overview {
     pub sweeps_planned: u64,
     /// Sweeps that do not count.
     pub burn_in: u64,
+    /// Sweeps of the first chain that looked at the smoothest modes alone, and how many modes these were.
+    pub coarse_start: Option<(usize, usize)>,
     /// Kept sweeps, over all chains.
     pub n_kept: usize,
     /// How often each number of features was seen, over all chains.
@@ -126,6 +128,7 @@ impl Overview {
             sweeps_done: fitted.chains.iter().map(|chain| chain.sweep).min().unwrap_or(0),
             sweeps_planned: settings.sweeps,
             burn_in,
+            coarse_start: coarse_start(&chains, record.n_sites),
             n_kept,
             n_features_posterior: histogram(&kept),
             n_persistent: table.len(),
@@ -231,6 +234,12 @@ impl Overview {
         let more = (self.sweeps_done.saturating_sub(self.burn_in)).max(100);
         action(Verb::Resume).on(&self.run).with(setting("sweeps").to(format!("+{more}"))).to_string()
     }
+}
+
+/// Sweeps of the first chain that did not look at all modes, and how many they looked at.
+fn coarse_start(chains: &[Vec<TraceRow>], n_modes: usize) -> Option<(usize, usize)> {
+    let coarse: Vec<&TraceRow> = chains.first()?.iter().take_while(|row| row.n_modes < n_modes).collect();
+    coarse.first().map(|row| (coarse.len(), row.n_modes))
 }
 
 /// Features of which there are more than this share of the rows are not identified.
