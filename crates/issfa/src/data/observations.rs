@@ -14,8 +14,16 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Rows read at a time while streaming.
-pub const CHUNK_BYTES: usize = 32 << 20;
+/// Rows are read so many at a time while streaming, unless these take more room, or, where they are few, less than is quick
+/// to fill again and again.
+const ROWS_AT_ONCE: usize = 64;
+const MOST_BYTES: usize = 32 << 20;
+const FEW_BYTES: usize = 8 << 20;
+
+/// How many bytes (as f64) of rows of so many sites are read at a time.
+pub fn chunk_bytes(n_sites: usize) -> usize {
+    (8 * n_sites).saturating_mul(ROWS_AT_ONCE).clamp(FEW_BYTES, MOST_BYTES)
+}
 
 /// Sees a chunk of rows: the run they belong to, the first one's place in the whole table, and the values.
 pub type Visit<'a> = dyn FnMut(usize, usize, &mut [f64]) -> Result<()> + 'a;
@@ -79,7 +87,7 @@ impl Observations {
             empty: Vec::new(),
             covariates: Covariates::default(),
             is_cut_short: false,
-            chunk_bytes: CHUNK_BYTES,
+            chunk_bytes: chunk_bytes(n_sites),
             watch: None,
         };
         observations.set_sources(rows.sources.clone());

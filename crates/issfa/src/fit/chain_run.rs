@@ -215,7 +215,7 @@ impl<'a, R: Real> ChainRun<'a, R> {
         let prepared = self.prepared;
         let comm = prepared.model.comm.as_ref();
         let sent_before = comm.traffic().n_bytes;
-        if self.chain.sweep >= prepared.about.checked.coarse_sweeps() {
+        if prepared.about.checked.coarse_sweeps().is_none_or(|n_coarse| self.chain.sweep >= n_coarse) {
             self.take_in_all_modes();
         }
         let model = self.coarse.as_ref().map_or(&prepared.model, |coarse| &coarse.model);

@@ -310,9 +310,10 @@ impl<R: Real> Prepared<R> {
         UserUnits { data_scale: self.about.unit(), degree: self.model.spectrum.degree() }
     }
 
-    /// What a chain looks at after so many sweeps, while its start is coarse.
+    /// What a chain looks at that has done so many sweeps, while its start is coarse. After the last sweep of that kind its
+    /// state is still a coarse one.
     pub(super) fn coarse_after(&self, sweep: u64) -> Option<Coarse<R>> {
-        (sweep < self.about.checked.coarse_sweeps()).then(|| Coarse::of(&self.model)).flatten()
+        self.about.checked.coarse_sweeps().filter(|n_coarse| sweep <= *n_coarse).and_then(|_| Coarse::of(&self.model))
     }
 
     /// Where a chain starts that is never coarse.

@@ -509,12 +509,11 @@ impl Checked {
         matches!(self.init, Init::Run(_))
     }
 
-    /// How many sweeps of every chain look at the smoothest modes alone. The state of another run needs no such start.
-    pub fn coarse_sweeps(&self) -> u64 {
-        match self.settings.start {
-            Start::Coarse if !self.starts_from_a_run() => coarse::n_sweeps(self.burn_in),
-            _ => 0,
-        }
+    /// How many sweeps of every chain look at the smoothest modes alone, and its clusters in any case. Nothing where all modes
+    /// are wanted; the state of another run needs no such start.
+    pub fn coarse_sweeps(&self) -> Option<u64> {
+        let is_coarse = self.settings.start == Start::Coarse && !self.starts_from_a_run();
+        is_coarse.then(|| coarse::n_sweeps(self.burn_in))
     }
 
     /// The structure for data of `n_sites` sites that may bring a grid along.
