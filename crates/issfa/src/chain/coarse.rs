@@ -3,6 +3,10 @@
 //! Smooth features live in the modes that the prior lets vary most; there they stand out of the noise, and a sweep costs a
 //! fraction. Burn-in is free to look at less than the data; the sweeps that are kept never do.
 
+use super::sweep::{self, SweepInfo};
+use super::{Chain, Schedule};
+use crate::error::Result;
+use crate::kernels::Turn;
 use crate::model::{InverseGammaPrior, Model, Priors, State};
 use crate::numeric::linalg::Real;
 use crate::spectral::Domain;
@@ -12,7 +16,11 @@ const SHARE: usize = 8;
 /// Fewer modes than this are not worth it.
 const LEAST_MODES: usize = 256;
 /// The most sweeps that are coarse.
-const MOST_SWEEPS: u64 = 40;
+const MOST_SWEEPS: u64 = 20;
+/// How often a coarse sweep goes through its kernels: it costs little, and looking for features takes many rounds.
+const ROUNDS: u64 = 3;
+/// The streams of a round are those of a sweep that no chain has.
+const APART: u64 = 1 << 44;
 /// Prior precisions that differ by less than this share of themselves do not tell modes apart.
 const SAME: f64 = 1e-9;
 
@@ -20,6 +28,22 @@ const SAME: f64 = 1e-9;
 /// many.
 pub fn n_sweeps(burn_in: u64) -> u64 {
     (burn_in - burn_in / 3).min(MOST_SWEEPS)
+}
+
+impl<R: Real> Chain<R> {
+    /// One more sweep of a coarse start.
+    pub fn coarse_step(&mut self, model: &Model<R>, schedule: &Schedule) -> Result<SweepInfo> {
+        self.sweep += 1;
+        let (mut all, phase) = (SweepInfo::default(), schedule.phase(self.sweep));
+        for round in 0..ROUNDS {
+            let turn = Turn { streams: schedule.streams(self.sweep + round * APART), phase };
+            let info = sweep::run(&schedule.kernels, model, &mut self.state, &mut self.projections, &turn);
+            self.check_sound(model, &info)?;
+            all.steps.extend(info.steps);
+            all.squared_residual = info.squared_residual;
+        }
+        Ok(all)
+    }
 }
 
 /// A model at some of the modes of another one.
@@ -100,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_stage_depends_on_burn_in_alone() {
-        assert_eq!([0, 1, 2, 3, 15, 40, 59, 60, 500].map(n_sweeps), [0, 1, 2, 2, 10, 27, 40, 40, 40]);
+        assert_eq!([0, 1, 2, 3, 15, 40, 59, 60, 500].map(n_sweeps), [0, 1, 2, 2, 10, 20, 20, 20, 20]);
     }
 
     fn chosen(structure: &str, factors: Option<Vec<f64>>) -> Option<Vec<usize>> {

@@ -218,8 +218,10 @@ impl<'a, R: Real> ChainRun<'a, R> {
         if prepared.about.checked.coarse_sweeps().is_none_or(|n_coarse| self.chain.sweep >= n_coarse) {
             self.take_in_all_modes();
         }
-        let model = self.coarse.as_ref().map_or(&prepared.model, |coarse| &coarse.model);
-        let info = self.chain.step(model, &self.schedule)?;
+        let (model, info) = match &self.coarse {
+            Some(coarse) => (&coarse.model, self.chain.coarse_step(&coarse.model, &self.schedule)?),
+            None => (&prepared.model, self.chain.step(&prepared.model, &self.schedule)?),
+        };
         let sent = comm.traffic().n_bytes - sent_before;
         let mut row = TraceRow::new(model, &self.chain.state, &info, prepared.units());
         let sweep = self.chain.sweep;
