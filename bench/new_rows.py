@@ -11,7 +11,7 @@ import json
 import subprocess
 import tempfile
 
-import issfa
+import program
 import numpy as np
 
 EXAMPLE = "target/release/examples/new_rows"
@@ -21,10 +21,10 @@ FIELDS = ["at_means", "integrated_out", "seconds_at_means", "seconds_integrated_
 def measure(folder, grid, n_rows, seed):
     """Errors and seconds of one simulation."""
     sim, run = f"{folder}/sim", f"{folder}/run"
-    issfa.call("simulate", "--grid", grid, "--theta", "1,100", "--rows", str(n_rows), "--heldout-rows", "200",
+    program.call("simulate", "--grid", grid, "--theta", "1,100", "--rows", str(n_rows), "--heldout-rows", "200",
                "--features", "6", "--density", "0.2", "--weight-variance", "20,40", "--seed", str(seed), "--out", sim,
                "--overwrite")
-    issfa.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", grid, "--sweeps",
+    program.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", grid, "--sweeps",
                "400", "--burn-in", "200", "--seed", str(seed), "--out", run, "--overwrite", "--quiet")
     done = subprocess.run([EXAMPLE, run, sim], check=True, capture_output=True, text=True)
     found = json.loads(done.stdout)

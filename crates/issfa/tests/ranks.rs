@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// Sites of a grid that takes five tiles, the last one short.
 const GRID: [usize; 2] = [33, 34];
+/// One that is large enough for a coarse start, on two tiles.
+const LARGE_GRID: [usize; 2] = [50, 52];
 const ROWS: usize = 70;
 
 /// Asks for a stop after some sweeps.
@@ -41,8 +43,8 @@ impl Observer for Quiet {
 }
 
 /// Two smooth features, each in some rows, with noise that no generator is needed for.
-fn value(row: usize, site: usize) -> f64 {
-    let (x, y) = ((site / GRID[1]) as f64 / 9.0, (site % GRID[1]) as f64 / 7.0);
+fn value(grid: [usize; 2], row: usize, site: usize) -> f64 {
+    let (x, y) = ((site / grid[1]) as f64 / 9.0, (site % grid[1]) as f64 / 7.0);
     let weights = [[1.5, 0.0], [0.0, 2.0], [1.0, -1.5], [0.0, 0.0]][row % 4];
     let noise = ((row * 7919 + site * 104_729) % 1009) as f64 / 504.5 - 1.0;
     3.0 + weights[0] * x.sin() * y.cos() + weights[1] * (x + y).cos() + 0.4 * noise
@@ -54,6 +56,13 @@ struct Case {
     holes: bool,
     mask: bool,
     extras: bool,
+    large: bool,
+}
+
+impl Case {
+    fn grid(self) -> [usize; 2] {
+        if self.large { LARGE_GRID } else { GRID }
+    }
 }
 
 fn settings(folder: &Path, case: Case) -> Settings {
@@ -61,10 +70,11 @@ fn settings(folder: &Path, case: Case) -> Settings {
 }
 
 fn settings_of(folder: &Path, case: Case, n_rows: usize) -> Settings {
-    let n_sites = GRID[0] * GRID[1];
+    let grid = case.grid();
+    let n_sites = grid[0] * grid[1];
     let cell = |row: usize, site: usize| match case.holes {
         true if (row * 31 + site).is_multiple_of(97) || row == 12 => f64::NAN,
-        _ => value(row, site),
+        _ => value(grid, row, site),
     };
     let rows = |rows: std::ops::Range<usize>| -> Vec<f64> {
         rows.flat_map(|row| (0..n_sites).map(move |site| cell(row, site))).collect()
@@ -73,15 +83,15 @@ fn settings_of(folder: &Path, case: Case, n_rows: usize) -> Settings {
     write_npy_f64(&inputs[0], &[45, n_sites], &rows(0..45)).unwrap();
     write_npy_f64(&inputs[1], &[n_rows - 45, n_sites], &rows(45..n_rows)).unwrap();
     let heldout = folder.join("heldout.npy");
-    write_npy_f64(&heldout, &[5, n_sites], &(0..5 * n_sites).map(|at| value(at / n_sites, at)).collect::<Vec<_>>())
-        .unwrap();
+    let heldout_value = |at: usize| value(grid, at / n_sites, at);
+    write_npy_f64(&heldout, &[5, n_sites], &(0..5 * n_sites).map(heldout_value).collect::<Vec<_>>()).unwrap();
     let mask = folder.join("mask.npy");
-    let inside =
-        |site: usize| if (site / GRID[1]).abs_diff(16) + (site % GRID[1]).abs_diff(17) < 20 { 1.0 } else { 0.0 };
-    write_npy_f64(&mask, &GRID, &(0..n_sites).map(inside).collect::<Vec<_>>()).unwrap();
+    let is_inside = |site: usize| (site / grid[1]).abs_diff(grid[0] / 2) + (site % grid[1]).abs_diff(grid[1] / 2) < 20;
+    let inside = |site: usize| if is_inside(site) { 1.0 } else { 0.0 };
+    write_npy_f64(&mask, &grid, &(0..n_sites).map(inside).collect::<Vec<_>>()).unwrap();
     Settings {
         input: inputs.to_vec(),
-        grid: Some("33x34".into()),
+        grid: Some(format!("{}x{}", grid[0], grid[1])),
         sweeps: 12,
         burn_in: Some(5),
         thin: Some(2),
@@ -191,6 +201,40 @@ fn same_on_any_number_of_ranks<R: Real>(case: Case) {
     run_fit::<R>(&settings, &out("stopped"), 3, 8);
     run_resume(&out("stopped"), 2);
     assert_same(&out("1"), &out("stopped"), "3 ranks, then 2");
+}
+
+/// The first four sweeps look at 325 modes or so, on two tiles; one rank more than there are tiles, and a stop in between.
+fn same_with_a_coarse_start<R: Real>(case: Case) {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings { sweeps: 8, ..settings(folder.path(), Case { large: true, ..case }) };
+    let out = |name: &str| folder.path().join(name);
+    run_fit::<R>(&settings, &out("1"), 1, u64::MAX);
+    let trace = fs::read_to_string(out("1").join("trace.csv")).unwrap();
+    let n_modes: Vec<usize> =
+        trace.lines().skip(1).map(|row| row.split(',').nth(3).unwrap().parse().unwrap()).collect();
+    let all = LARGE_GRID[0] * LARGE_GRID[1];
+    assert!(n_modes[..4].iter().all(|n| (257..=512).contains(n)), "{n_modes:?}");
+    assert_eq!(n_modes[4..], [all; 4]);
+    for size in [2, 3] {
+        run_fit::<R>(&settings, &out(&size.to_string()), size, u64::MAX);
+        assert_same(&out("1"), &out(&size.to_string()), &format!("{size} ranks"));
+    }
+    for (n_done, before, after) in [(2, 3, 2), (4, 1, 3)] {
+        let name = format!("stopped-{n_done}");
+        run_fit::<R>(&settings, &out(&name), before, n_done);
+        run_resume(&out(&name), after);
+        assert_same(&out("1"), &out(&name), &format!("{before} ranks, after {n_done} sweeps {after}"));
+    }
+}
+
+#[test]
+fn a_coarse_start() {
+    same_with_a_coarse_start::<f32>(Case { extras: true, ..Case::default() });
+}
+
+#[test]
+fn a_coarse_start_with_a_mask_and_missing_cells() {
+    same_with_a_coarse_start::<f64>(Case { holes: true, mask: true, ..Case::default() });
 }
 
 /// Ranks without a tile, and chains side by side on groups of ranks.

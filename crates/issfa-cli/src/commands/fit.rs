@@ -17,7 +17,7 @@ use issfa::run::folder::{FIGURES, Output};
 use issfa::run::held::Held;
 use issfa::run::inputs;
 use issfa::run::settings::ThetaStep;
-use issfa::run::settings::{Checked, PageSize, Precision, Preset, Settings, USUAL_BURN_IN, USUAL_THIN};
+use issfa::run::settings::{Checked, PageSize, Precision, Preset, Settings, Start, USUAL_BURN_IN, USUAL_THIN};
 use issfa::run::until::{MOST_UNTIL_SETTLED, Until};
 use issfa::structure::{Shelf, expression};
 use issfa::summary::Fitted;
@@ -98,6 +98,9 @@ pub struct FitOptions {
     /// Where to start: kmeans:15, empty, or a run folder
     #[arg(long)]
     pub init: Option<String>,
+    /// What the first sweeps of burn-in look at: the smoothest modes, which is faster, or all (default coarse)
+    #[arg(long, value_parser = named::<Start>(&["coarse", "full"]))]
+    pub start: Option<Start>,
     /// The most features there may be
     #[arg(long, value_name = "N")]
     pub max_features: Option<usize>,
@@ -224,6 +227,7 @@ impl FitOptions {
         set(&mut settings.chains, self.chains);
         set(&mut settings.seed, self.seed);
         set(&mut settings.init, self.init.take());
+        set(&mut settings.start, self.start);
         settings.time_budget = self.time_budget.take().or(settings.time_budget.take());
         set(&mut settings.checkpoint_every, self.checkpoint_every.take());
     }

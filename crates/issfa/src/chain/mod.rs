@@ -1,5 +1,6 @@
 //! One chain: which sweeps are kept, and the step that advances it.
 
+pub mod coarse;
 pub mod init;
 pub mod matching;
 pub mod moments;

@@ -14,8 +14,16 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Rows read at a time while streaming.
-pub const CHUNK_BYTES: usize = 32 << 20;
+/// Rows are read so many at a time while streaming, unless these take more room, or, where they are few, less than is quick
+/// to fill again and again.
+const ROWS_AT_ONCE: usize = 64;
+const MOST_BYTES: usize = 32 << 20;
+const FEW_BYTES: usize = 8 << 20;
+
+/// How many bytes (as f64) of rows of so many sites are read at a time.
+pub fn chunk_bytes(n_sites: usize) -> usize {
+    (8 * n_sites).saturating_mul(ROWS_AT_ONCE).clamp(FEW_BYTES, MOST_BYTES)
+}
 
 /// Sees a chunk of rows: the run they belong to, the first one's place in the whole table, and the values.
 pub type Visit<'a> = dyn FnMut(usize, usize, &mut [f64]) -> Result<()> + 'a;
@@ -79,7 +87,7 @@ impl Observations {
             empty: Vec::new(),
             covariates: Covariates::default(),
             is_cut_short: false,
-            chunk_bytes: CHUNK_BYTES,
+            chunk_bytes: chunk_bytes(n_sites),
             watch: None,
         };
         observations.set_sources(rows.sources.clone());
@@ -422,7 +430,10 @@ fn check_cells(values: &[f64], mask: &Mask, first_row: usize, source: &dyn RowSo
         Cells::FiniteOrMissing => x.is_finite() || x.is_nan(),
         Cells::Any => true,
     };
-    match values.iter().position(|x| !allowed(x)) {
+    // A row at a time, without a way out early, so that many cells are looked at in one go.
+    let is_sound = |row: &&[f64]| row.iter().fold(true, |all, x| all & allowed(x));
+    let sound = n_columns * values.chunks(n_columns.max(1)).take_while(is_sound).count();
+    match values.iter().skip(sound).position(|x| !allowed(x)).map(|at| sound + at) {
         None => Ok(()),
         Some(at) => {
             let (row, site) = (first_row + at / n_columns, mask.site(at % n_columns));

@@ -100,7 +100,10 @@ impl Preprocessing {
         let share_of_site_means = if raw_squares > 0.0 { mean_squares / raw_squares } else { 0.0 };
         let covariates = observations.covariates().names().to_vec();
         let mut fitted = Preprocessing { centering, covariates, runs, overall, ..Preprocessing::nothing() };
-        let squares = fitted.squares_by_site(observations)?;
+        let squares = match fitted.changes_nothing() {
+            true => regression.squares.clone(),
+            false => fitted.squares_by_site(observations)?,
+        };
         let sum_of_squares: f64 = squares.iter().sum();
         let mut scaled_squares = sum_of_squares;
         if scale {
@@ -117,13 +120,19 @@ impl Preprocessing {
         Ok((fitted, Findings { share_of_site_means, sum_of_squares, nothing_left, n_cells }))
     }
 
+    /// Whether rows are centred by nothing, and no covariate is taken off.
+    fn changes_nothing(&self) -> bool {
+        self.centering == Centering::None && self.covariates.is_empty()
+    }
+
     fn squares_by_site(&self, observations: &Observations) -> Result<Vec<f64>> {
         let mut squares = vec![0.0; observations.n_columns()];
         let covariates = observations.covariates();
         observations.for_each_chunk(&mut |run, first_row, values| {
             for (at, row) in values.chunks_exact_mut(squares.len()).enumerate() {
                 self.center(row, covariates.row(first_row + at), MeansOf::Run(run));
-                squares.iter_mut().zip(row).filter(|(_, x)| !x.is_nan()).for_each(|(sum, x)| *sum += *x * *x);
+                let known = |x: &mut f64| if x.is_nan() { 0.0 } else { *x };
+                squares.iter_mut().zip(row.iter_mut().map(known)).for_each(|(sum, x)| *sum += x * x);
             }
             Ok(())
         })?;

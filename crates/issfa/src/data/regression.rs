@@ -93,15 +93,18 @@ impl Regression {
         let regressor = |at: usize| if at == 0 { 1.0 } else { covariates[at - 1] };
         let outer: Vec<f64> = (0..p * p).map(|at| regressor(at / p) * regressor(at % p)).collect();
         sums.gram.iter_mut().zip(&outer).for_each(|(sum, x)| *sum += x);
-        for (column, y) in row.iter().enumerate() {
-            if y.is_nan() {
+        // Without a way out early, so that many cells are looked at in one go.
+        if row.iter().fold(false, |any, y| any | y.is_nan()) {
+            for column in (0..n).filter(|&column| row[column].is_nan()) {
                 let lacking = sums.lacking.entry(column).or_insert_with(|| vec![0.0; p * p]);
                 lacking.iter_mut().zip(&outer).for_each(|(sum, x)| *sum += x);
-                continue;
             }
-            self.largest = self.largest.max(y.abs());
-            self.squares[column] += y * y;
-            sums.products[column] += y;
+        }
+        self.largest = row.iter().fold(self.largest, |most, y| most.max(y.abs()));
+        let known = |y: &f64| if y.is_nan() { 0.0 } else { *y };
+        for ((square, sum), y) in self.squares.iter_mut().zip(&mut sums.products).zip(row.iter().map(known)) {
+            *square += y * y;
+            *sum += y;
         }
         for (x, products) in covariates.iter().zip(sums.products[n..].chunks_exact_mut(n)) {
             products.iter_mut().zip(row).filter(|(_, y)| !y.is_nan()).for_each(|(sum, y)| *sum += x * y);

@@ -5,11 +5,12 @@ use super::prepared::{About, Prepared};
 use super::ranks::{self, Position};
 use super::sink::Sink;
 use super::{Ending, Observer};
+use crate::chain::coarse::Coarse;
 use crate::chain::sweep::SweepInfo;
 use crate::chain::{Chain, Posterior, Schedule};
 use crate::error::Result;
 use crate::kernels::features;
-use crate::model::State;
+use crate::model::{Model, State};
 use crate::new_rows;
 use crate::numeric::linalg::Real;
 use crate::run::checkpoint::{self, Checkpoint, Counters};
@@ -25,6 +26,8 @@ pub(super) struct ChainRun<'a, R> {
     number: u32,
     schedule: Schedule,
     chain: Chain<R>,
+    /// What is looked at while the start is coarse; the chain's state is then that of its model.
+    coarse: Option<Coarse<R>>,
     n_kept: u64,
     /// Kept by rank 0.
     account: Option<Account>,
@@ -133,6 +136,11 @@ fn earlier<R: Real>(
     Ok(Some((account, checkpoint)))
 }
 
+/// A state with all features in one place and at all modes, on rank 0 alone.
+fn gathered<R: Real>(model: &Model<R>, coarse: Option<&Coarse<R>>, state: &State<R>) -> Option<State<R>> {
+    coarse.map_or_else(|| state.gathered(model.comm.as_ref()), |coarse| coarse.gathered(state))
+}
+
 impl<'a, R: Real> ChainRun<'a, R> {
     /// From its checkpoint, or from the beginning.
     pub fn start(
@@ -143,21 +151,27 @@ impl<'a, R: Real> ChainRun<'a, R> {
     ) -> Result<ChainRun<'a, R>> {
         let comm = prepared.model.comm.as_ref();
         let known = earlier(prepared, number, sink)?;
-        let (account, position) = if ranks::told(comm, || known.is_some()) {
+        let (account, coarse, position) = if ranks::told(comm, || known.is_some()) {
             let (account, checkpoint) = known.unzip();
-            (account, ranks::hand_out(&prepared.model, checkpoint)?)
+            let Position { sweep, mut state } = ranks::hand_out(&prepared.model, checkpoint)?;
+            let coarse = prepared.coarse_after(sweep);
+            if let Some(coarse) = &coarse {
+                state = coarse.take(state);
+            }
+            (account, coarse, Position { sweep, state })
         } else {
+            let coarse = prepared.coarse_after(0);
             let state = match start {
                 Some(state) => state.clone(),
-                None => prepared.initial_state(number)?,
+                None => prepared.start_in(coarse.as_ref().map_or(&prepared.model, |coarse| &coarse.model), number)?,
             };
             let mut account = None;
-            if let (Some(whole), Some(sink)) = (state.gathered(comm), sink) {
+            if let (Some(whole), Some(sink)) = (gathered(&prepared.model, coarse.as_ref(), &state), sink) {
                 let account = account.insert(Account::new(prepared));
                 sink.begin_chain(number, &prepared.about)?;
                 account.save(number, 0, &whole, sink.as_mut())?;
             }
-            (account, Position { sweep: 0, state })
+            (account, coarse, Position { sweep: 0, state })
         };
         let schedule = prepared.about.schedule(number);
         Ok(ChainRun {
@@ -166,6 +180,7 @@ impl<'a, R: Real> ChainRun<'a, R> {
             number,
             schedule,
             chain: Chain::new(position.state, position.sweep),
+            coarse,
             account,
         })
     }
@@ -210,13 +225,19 @@ impl<'a, R: Real> ChainRun<'a, R> {
         let prepared = self.prepared;
         let comm = prepared.model.comm.as_ref();
         let sent_before = comm.traffic().n_bytes;
-        let info = self.chain.step(&prepared.model, &self.schedule)?;
+        if prepared.about.checked.coarse_sweeps().is_none_or(|n_coarse| self.chain.sweep >= n_coarse) {
+            self.take_in_all_modes();
+        }
+        let (model, info) = match &self.coarse {
+            Some(coarse) => (&coarse.model, self.chain.coarse_step(&coarse.model, &self.schedule)?),
+            None => (&prepared.model, self.chain.step(&prepared.model, &self.schedule)?),
+        };
         let sent = comm.traffic().n_bytes - sent_before;
+        let mut row = TraceRow::new(model, &self.chain.state, &info, prepared.units());
         let sweep = self.chain.sweep;
         if self.schedule.keeps(sweep) {
             self.keep(sink)?;
         }
-        let mut row = TraceRow::new(&prepared.model, &self.chain.state, &info, prepared.units());
         if prepared.traces_heldout {
             row.heldout_residual = self.heldout_residual();
         }
@@ -229,6 +250,13 @@ impl<'a, R: Real> ChainRun<'a, R> {
             sink.sweep(&row)?;
         }
         Ok(row)
+    }
+
+    /// Ends a coarse start: the features at the other modes are drawn in the sweep to come.
+    fn take_in_all_modes(&mut self) {
+        let Some(coarse) = self.coarse.take() else { return };
+        let (state, sweep) = (self.chain.state.clone(), self.chain.sweep);
+        self.chain = Chain::new(coarse.give_back(state, &self.prepared.model), sweep);
     }
 
     /// The mean squared residual of the rows left out, on rank 0.
@@ -264,7 +292,7 @@ impl<'a, R: Real> ChainRun<'a, R> {
     }
 
     fn save(&mut self, sink: &mut Option<Box<dyn Sink>>) -> Result<()> {
-        let state = self.chain.state.gathered(self.prepared.model.comm.as_ref());
+        let state = gathered(&self.prepared.model, self.coarse.as_ref(), &self.chain.state);
         match (&mut self.account, sink, state) {
             (Some(account), Some(sink), Some(state)) => {
                 account.save(self.number, self.chain.sweep, &state, sink.as_mut())

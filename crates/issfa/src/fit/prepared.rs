@@ -3,6 +3,7 @@
 use super::heldout::{heldout_checksum, heldout_rows, load_heldout};
 use super::noise::{self, Noise};
 use super::{Ranks, agreement, ranks};
+use crate::chain::coarse::Coarse;
 use crate::chain::posterior::Shown;
 use crate::chain::{Schedule, init};
 use crate::comm::Comm;
@@ -311,13 +312,24 @@ impl<R: Real> Prepared<R> {
         UserUnits { data_scale: self.about.unit(), degree: self.model.spectrum.degree() }
     }
 
-    /// Where a chain starts.
+    /// What a chain looks at that has done so many sweeps, while its start is coarse. After the last sweep of that kind its
+    /// state is still a coarse one.
+    pub(super) fn coarse_after(&self, sweep: u64) -> Option<Coarse<R>> {
+        self.about.checked.coarse_sweeps().filter(|n_coarse| sweep <= *n_coarse).and_then(|_| Coarse::of(&self.model))
+    }
+
+    /// Where a chain starts that is never coarse.
     pub fn initial_state(&self, chain: u32) -> Result<State<R>> {
+        self.start_in(&self.model, chain)
+    }
+
+    /// Where a chain starts, as a state of this model or of its coarse one.
+    pub(super) fn start_in(&self, model: &Model<R>, chain: u32) -> Result<State<R>> {
         let About { checked, record, ranks: who, .. } = &self.about;
         let ChainStream { seed, chain } = record.stream(checked.settings.seed, chain);
         match &checked.init {
-            Init::KMeans(n) => Ok(init::apart(&self.model, *n, seed, chain)),
-            Init::Empty => Ok(init::empty(&self.model)),
+            Init::KMeans(n) => Ok(init::apart(model, *n, seed, chain)),
+            Init::Empty => Ok(init::empty(model)),
             Init::Run(folder) => {
                 let state = (who.own.rank() == 0).then(|| self.state_of_run(folder)).transpose()?;
                 let (_, whole) = ranks::broadcast_state(&self.model, state.map(|state| (0, state)))?;

@@ -2,6 +2,7 @@
 
 use super::record::RECORD;
 use super::until::{Until, Window};
+use crate::chain::coarse;
 use crate::data::axes::parse_axes;
 use crate::data::grid::{parse_grid, show_grid};
 use crate::data::{Centering, Detrend, Missing};
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The format of run folders, checkpoints and draws; raised when an older version could not read them.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// The most sweeps that a chain may have.
 pub const MOST_SWEEPS: u64 = 1_000_000_000_000;
@@ -66,6 +67,8 @@ pub struct Settings {
     pub seed: u64,
     /// Where chains start: `kmeans:15`, `empty`, or the folder of a run.
     pub init: String,
+    /// Whether the first sweeps of burn-in look at the smoothest modes alone.
+    pub start: Start,
     /// The most features there may be.
     #[serde(alias = "max_features", skip_serializing_if = "Option::is_none")]
     pub max_features: Option<usize>,
@@ -171,6 +174,17 @@ pub enum Preset {
     Isfa,
 }
 
+/// What the first sweeps of burn-in look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Start {
+    /// The smoothest modes, where there are many and their order means something; then all.
+    #[default]
+    Coarse,
+    /// All modes from the first sweep on.
+    Full,
+}
+
 /// How spectral data and features are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -250,6 +264,7 @@ impl Default for Settings {
             chains: 1,
             seed: 0,
             init: "kmeans:15".into(),
+            start: Start::Coarse,
             max_features: None,
             target_r2: None,
             noise: "reference".into(),
@@ -527,6 +542,13 @@ impl Checked {
     /// Whether chains start where another run ended, all in the same state.
     pub fn starts_from_a_run(&self) -> bool {
         matches!(self.init, Init::Run(_))
+    }
+
+    /// How many sweeps of every chain look at the smoothest modes alone, and its clusters in any case. Nothing where all modes
+    /// are wanted; the state of another run needs no such start.
+    pub fn coarse_sweeps(&self) -> Option<u64> {
+        let is_coarse = self.settings.start == Start::Coarse && !self.starts_from_a_run();
+        is_coarse.then(|| coarse::n_sweeps(self.settings.burn_in.unwrap_or(self.window.burn_in)))
     }
 
     /// The structure for data of `n_sites` sites that may bring a grid along.

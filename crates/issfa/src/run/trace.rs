@@ -17,8 +17,8 @@ use xxhash_rust::xxh3::Xxh3;
 const TABLE: Format = Format { separator: ',', remedy: "" };
 
 /// The columns of a trace; between them stand those of theta.
-const BEFORE_THETA: [&str; 7] =
-    ["chain", "sweep", "seconds", "n_features", "n_shared", "n_activations", "noise_variance"];
+const BEFORE_THETA: [&str; 8] =
+    ["chain", "sweep", "seconds", "n_modes", "n_features", "n_shared", "n_activations", "noise_variance"];
 const AFTER_THETA: [&str; 8] = [
     "ibp_strength",
     "ibp_repulsion",
@@ -60,6 +60,8 @@ pub struct TraceRow {
     pub sweep: u64,
     /// The duration of this sweep.
     pub seconds: f64,
+    /// Modes of the grid that it looked at: fewer than all while a start is coarse.
+    pub n_modes: usize,
     /// Features after the sweep.
     pub n_features: usize,
     /// Those that several rows use.
@@ -99,6 +101,7 @@ impl TraceRow {
             chain: 0,
             sweep: 0,
             seconds: 0.0,
+            n_modes: model.spectrum.n_modes(),
             n_features: state.n_features(),
             n_shared: state.loadings.n_shared(),
             n_activations: state.loadings.n_active(),
@@ -126,6 +129,7 @@ impl TraceRow {
             self.chain.to_string(),
             self.sweep.to_string(),
             format!("{:.6}", self.seconds),
+            self.n_modes.to_string(),
             self.n_features.to_string(),
             self.n_shared.to_string(),
             self.n_activations.to_string(),
@@ -150,6 +154,7 @@ impl TraceRow {
             chain: row.get("chain")?,
             sweep: row.get("sweep")?,
             seconds: row.get("seconds")?,
+            n_modes: row.get("n_modes")?,
             n_features: row.get("n_features")?,
             n_shared: row.get("n_shared")?,
             n_activations: row.get("n_activations")?,
@@ -304,6 +309,7 @@ mod tests {
             chain: 1,
             sweep,
             seconds: 0.25,
+            n_modes: 100,
             n_features: 3,
             n_shared: 2,
             n_activations: 17,

@@ -60,14 +60,14 @@ pub fn training_rows<R: Real>(
         to_columns(values, n_columns, &domain, structure, noise, prepare);
         row_means.extend(means.values());
         if tiles.is_shared() {
-            hand_over(Some((first_row, values)), &mut data, comm);
+            hand_over(Some((first_row, &*values)), &mut data, comm);
         } else {
             lay_out(values, first_row, &mut data);
         }
         Ok(())
     })?;
     // Other ranks may have more chunks than this one.
-    while tiles.is_shared() && hand_over(None, &mut data, comm) {}
+    while tiles.is_shared() && hand_over::<f64, R>(None, &mut data, comm) {}
     let row_means = if preprocessing.centering.rows() { all_gather_values(comm, &row_means) } else { Vec::new() };
     Ok(Loaded { data, domain, row_means })
 }
@@ -91,7 +91,11 @@ impl RowMeans {
 
 /// One round of an exchange: gives every rank its modes of a chunk of rows, if there is one, and lays out what it gets.
 /// Returns whether any rank had something.
-fn hand_over<R: Real>(chunk: Option<(usize, &[f64])>, data: &mut SpectralData<R>, comm: &dyn Comm) -> bool {
+pub(super) fn hand_over<E: Real, R: Real>(
+    chunk: Option<(usize, &[E])>,
+    data: &mut SpectralData<R>,
+    comm: &dyn Comm,
+) -> bool {
     if !all_gather_values(comm, &[u32::from(chunk.is_some())]).contains(&1) {
         return false;
     }
@@ -100,7 +104,7 @@ fn hand_over<R: Real>(chunk: Option<(usize, &[f64])>, data: &mut SpectralData<R>
         let Some((first_row, spectra)) = chunk else { return Vec::new() };
         let modes = tiles.of_rank(rank, comm.size()).owned_modes();
         let values = spectra.chunks_exact(tiles.n_modes).flat_map(|row| &row[modes.clone()]);
-        let values: Vec<R> = values.map(|&x| R::from_f64(x)).collect();
+        let values: Vec<R> = values.map(|x| R::from_f64(x.to_f64())).collect();
         [u64::write(&[first_row as u64]), R::write(&values)].concat()
     };
     for parcel in comm.exchange((0..comm.size()).map(parcel).collect()).iter().filter(|parcel| !parcel.is_empty()) {

@@ -4,6 +4,7 @@
 //! fixed-point integers; small ones have a slot a tile and are added in tile order. Neither depends on who worked
 //! on which tile.
 
+mod chosen;
 mod domain;
 pub mod load;
 pub mod loadings;

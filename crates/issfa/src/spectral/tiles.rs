@@ -244,6 +244,22 @@ impl<R: Real> FeatureSpectra<R> {
         vectors
     }
 
+    /// Whole features at some of their modes.
+    pub fn at_modes(&self, modes: &[usize]) -> Self {
+        let chosen = |feature: Vec<R>| modes.iter().map(|&mode| feature[mode]).collect();
+        Self::from_vectors(modes.len(), &self.to_vectors().into_iter().map(chosen).collect::<Vec<Vec<R>>>())
+    }
+
+    /// Whole features that are known at some modes, 0 at the others.
+    pub fn spread_to(&self, modes: &[usize], n_modes: usize) -> Self {
+        let spread = |feature: Vec<R>| {
+            let mut all = vec![R::zero(); n_modes];
+            modes.iter().zip(feature).for_each(|(&mode, x)| all[mode] = x);
+            all
+        };
+        Self::from_vectors(n_modes, &self.to_vectors().into_iter().map(spread).collect::<Vec<_>>())
+    }
+
     /// One feature as it is stored.
     pub fn stored(&self, feature: usize) -> Vec<R> {
         assert!(!self.tiles.is_shared(), "whole features are where all tiles are");

@@ -161,6 +161,14 @@ impl Spectrum {
         Spectrum { factors, ..self }
     }
 
+    /// The same at some of the modes.
+    pub fn at_modes(&self, modes: &[usize]) -> Spectrum {
+        let chosen = |values: &Vec<f64>| modes.iter().map(|&mode| values[mode]).collect();
+        let factors = if self.factors.is_empty() { Vec::new() } else { chosen(&self.factors) };
+        let eigenvalues = self.eigenvalues.iter().map(chosen).collect();
+        Spectrum { n_modes: modes.len(), eigenvalues, factors, ..self.clone() }
+    }
+
     #[inline(always)]
     fn factor(&self, mode: usize) -> f64 {
         self.factors.get(mode).copied().unwrap_or(1.0)

@@ -52,6 +52,8 @@ pub struct Overview {
     pub sweeps_planned: u64,
     /// Sweeps that do not count.
     pub burn_in: u64,
+    /// Sweeps of the first chain that looked at the smoothest modes alone, and how many modes these were.
+    pub coarse_start: Option<(usize, usize)>,
     /// Kept sweeps, over all chains.
     pub n_kept: usize,
     /// Features of the last sweep of the first chain.
@@ -128,6 +130,7 @@ impl Overview {
             sweeps_done: fitted.chains.iter().map(|chain| chain.sweep).min().unwrap_or(0),
             sweeps_planned: fitted.checked.window.sweeps,
             burn_in,
+            coarse_start: coarse_start(&chains, record.n_sites),
             n_kept,
             n_features_now: chains.first().and_then(|rows| rows.last()).map(|row| row.n_features),
             n_features_posterior: histogram(&kept),
@@ -260,6 +263,12 @@ impl Overview {
         let (longer, settled) = (setting("sweeps").to(format!("+{more}")), setting("until").to("settled"));
         format!("{}, or {}", resume().with(longer), resume().with(settled))
     }
+}
+
+/// Sweeps of the first chain that did not look at all modes, and how many they looked at.
+fn coarse_start(chains: &[Vec<TraceRow>], n_modes: usize) -> Option<(usize, usize)> {
+    let coarse: Vec<&TraceRow> = chains.first()?.iter().take_while(|row| row.n_modes < n_modes).collect();
+    coarse.first().map(|row| (coarse.len(), row.n_modes))
 }
 
 /// Features of which there are more than this share of the rows are not identified.

@@ -31,6 +31,9 @@ fn put_head(out: &mut dyn Write, overview: &Overview) -> fmt::Result {
     if !overview.preparation.is_empty() {
         writeln!(out, "data: {}", overview.preparation)?;
     }
+    if let Some((n_sweeps, n_modes)) = overview.coarse_start {
+        writeln!(out, "start: {n_sweeps} sweeps at the smoothest {n_modes} of {} modes", overview.n_sites)?;
+    }
     match overview.noise_level {
         Some(level) => writeln!(
             out,

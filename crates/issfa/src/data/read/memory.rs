@@ -3,14 +3,12 @@
 use super::{RowSource, rows_asked_for};
 use crate::data::memory;
 use crate::data::nifti::Header;
+use crate::data::observations::chunk_bytes;
 use crate::error::{Error, Result};
 use crate::numeric::bytes::Element;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
-
-/// Rows read at a time while a file is taken into memory.
-const CHUNK_BYTES: usize = 32 << 20;
 
 /// Numbers in one of the two precisions, row-major.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +86,7 @@ impl Values {
 /// What an array of these rows would be known by: in single precision where its values are.
 pub fn checksum_as_array(rows: &dyn RowSource, grid: &[usize], is_single: bool) -> Result<String> {
     let (n_rows, n_sites) = (rows.n_rows(), rows.n_sites());
-    let rows_at_once = (CHUNK_BYTES / (8 * n_sites)).max(1);
+    let rows_at_once = (chunk_bytes(n_sites) / (8 * n_sites)).max(1);
     let mut hasher = hasher_of(&[&[n_rows], grid].concat());
     let mut chunk = Vec::new();
     for first in (0..n_rows).step_by(rows_at_once) {
@@ -192,7 +190,7 @@ impl Remembered {
     /// Reads all rows, unless it is asked to stop on the way.
     pub fn new(source: Arc<dyn RowSource>, wants_stop: &dyn Fn() -> bool) -> Result<Remembered> {
         let (n_rows, n_sites) = (source.n_rows(), source.n_sites());
-        let rows_at_once = (CHUNK_BYTES / (8 * n_sites)).max(1);
+        let rows_at_once = (chunk_bytes(n_sites) / (8 * n_sites)).max(1);
         let mut room = Vec::new();
         memory::reserve("the rows", &mut room, n_rows * n_sites)?;
         let mut values = Values::F32(room);
