@@ -104,6 +104,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         curve="q",
         preset=None,
         init="kmeans:15",
+        start="coarse",
         max_features=None,
         noise_prior=None,
         target_r2=None,
@@ -122,6 +123,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         exceed=2.0,
         melodic=False,
         background=None,
+        axes=None,
         time_budget=None,
         checkpoint_every="60s",
         noise_reference=None,
@@ -144,6 +146,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.curve = curve
         self.preset = preset
         self.init = init
+        self.start = start
         self.max_features = max_features
         self.noise_prior = noise_prior
         self.target_r2 = target_r2
@@ -162,6 +165,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.exceed = exceed
         self.melodic = melodic
         self.background = background
+        self.axes = axes
         self.time_budget = time_budget
         self.checkpoint_every = checkpoint_every
         self.noise_reference = noise_reference

@@ -29,8 +29,8 @@ fn data(fitted: &Fitted) -> String {
     let (record, preparation) = (fitted.record(), fitted.recorded().preparation());
     let prepared = if preparation.is_empty() { String::new() } else { format!(" (preparation: {preparation})") };
     format!(
-        "{} observations on {} sites ({}){prepared} were analysed by infinite structured sparse factor analysis with issfa \
-         {}.",
+        "{} observations on {} sites ({}){prepared} were analysed by infinite structured sparse factor analysis (Pearce and \
+         White) with issfa {}.",
         record.n_rows,
         record.n_sites,
         show_grid(fitted.structure().grid()),
@@ -101,9 +101,11 @@ pub fn references(fitted: &Fitted) -> Vec<&'static str> {
          Machine Learning Research 12, 1185-1224.",
         "Knowles, D. and Ghahramani, Z. (2011). Nonparametric Bayesian sparse factor models with application to gene \
          expression modeling. Annals of Applied Statistics 5, 1534-1552.",
+        "Pearce and White. Infinite structured sparse factor analysis.",
     ];
     if fitted.evidence().is_some() {
-        list.push(
+        list.insert(
+            list.len() - 1,
             "Minka, T. P. (2001). Automatic choice of dimensionality for PCA. Advances in Neural Information Processing \
              Systems 13, 598-604.",
         );
