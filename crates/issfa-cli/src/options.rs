@@ -68,6 +68,26 @@ impl Common {
     }
 }
 
+impl Common {
+    /// Prints a line about something that is probably not meant, unless they want quiet.
+    pub fn warn(&self, text: &str) {
+        if !self.quiet {
+            err!("warning: {}", words::text(text));
+        }
+    }
+
+    /// Refuses a file to be written that is already there, unless it may be replaced.
+    pub fn check_new_file(&self, path: &Path) -> Result<()> {
+        if path.is_dir() {
+            return Err(Error::malformed(path, "is a folder; give the name of a file to write"));
+        }
+        match path.exists() && !self.overwrite {
+            true => Err(Error::OutputExists { path: path.to_path_buf() }),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Options that make a prior of features: where they live and how smooth they are.
 #[derive(Args)]
 pub struct PriorOptions {

@@ -19,9 +19,9 @@ use issfa::run::settings::ThetaStep;
 use issfa::run::settings::{Checked, Precision, Preset, Settings, USUAL_BURN_IN, USUAL_THIN};
 use issfa::run::until::{MOST_UNTIL_SETTLED, Until};
 use issfa::structure::{Shelf, expression};
-use issfa::summary::Fitted;
 use issfa::summary::overview::Overview;
 use issfa::summary::text::seconds;
+use issfa::summary::Fitted;
 use issfa::{Error, report};
 use std::path::{Path, PathBuf};
 
@@ -394,18 +394,17 @@ fn announce(about: &About, out: &Path, common: &Common) {
         common.say("note: --scale changes nothing here: sites are divided by their noise already");
     }
     if about.findings.nothing_left {
-        err!(
-            "warning: after centring nothing is left of the data: no site varies within a run, so nothing will be found"
-        );
+        common
+            .warn("after centring nothing is left of the data: no site varies within a run, so nothing will be found");
     }
     if about.findings.share_of_site_means > 0.5 && settings.center == Some(Centering::None) && record.n_rows > 1 {
-        err!(
-            "warning: site means hold {:.0}% of the sum of squares; --center site takes them out first",
+        common.warn(&format!(
+            "site means hold {:.0}% of the sum of squares; --center site takes them out first",
             100.0 * about.findings.share_of_site_means
-        );
+        ));
     }
     if checked.curve.sets_are_confounded() {
-        err!("warning: with q + q' only the sums of the two parameter sets are identified");
+        common.warn("with q + q' only the sums of the two parameter sets are identified");
     }
 }
 
@@ -420,13 +419,13 @@ pub fn ordinal(n: u64) -> String {
 }
 
 /// The figures of a run that has just been made.
-pub fn figures(fitted: &Fitted, out: &Path) -> Result<()> {
+pub fn figures(fitted: &Fitted, out: &Path, common: &Common) -> Result<()> {
     let folder = out.join(FIGURES);
     report::write_figures(fitted, &folder)?;
     // A run may be resumed where its background is not any more.
     let background = fitted.settings().background.as_deref().filter(|path| path.is_file());
     for warning in report::brain::write_brain_figures(fitted, &Which::Ends, background, &folder)? {
-        err!("warning: {}", words::text(&warning));
+        common.warn(&warning);
     }
     Ok(())
 }
@@ -458,7 +457,7 @@ fn conclude(
     let Some(fitted) = session.fitted()? else {
         return if ending == Ending::Stopped { Err(Failure::Exit(signals.exit_code())) } else { Ok(None) };
     };
-    figures(&fitted, out)?;
+    figures(&fitted, out, common)?;
     let overview = fitted.summary();
     common.say(&finding(&overview));
     match ending {

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub mod demo;
+pub mod draws;
 pub mod evaluate;
 pub mod fit;
 pub mod merge;
