@@ -9,6 +9,7 @@ use issfa::data::read::expand_inputs;
 use issfa::data::{Rows, memory};
 use issfa::new_rows::transform::{CenterNew, NewConfounds, NewRowSettings};
 use issfa::structure::{Curve, Shelf, Spectrum, Structure, expression};
+use issfa::summary::Fitted;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use std::path::{Path, PathBuf};
 
@@ -177,8 +178,8 @@ impl NewRowOptions {
         Ok([expand_inputs(new)?, self.confounds.clone()].concat())
     }
 
-    /// The rows, and how they are to be prepared.
-    pub fn rows(&self, files: &[PathBuf]) -> Result<(Rows, NewRowSettings)> {
+    /// The rows, read as those of the fit, and how they are to be prepared.
+    pub fn rows(&self, files: &[PathBuf], fitted: &Fitted) -> Result<(Rows, NewRowSettings)> {
         let confounds = match &self.confounds[..] {
             [] => NewConfounds::OfRows,
             [word] if word == Path::new("none") => NewConfounds::Without,
@@ -186,6 +187,6 @@ impl NewRowOptions {
         };
         let how =
             NewRowSettings { center: self.center_new, confounds, drop_volumes: self.drop_volumes, drop: Vec::new() };
-        Ok((Rows::open(&expand_inputs(files)?)?, how))
+        Ok((Rows::open_as(&expand_inputs(files)?, &fitted.settings().reading()?)?, how))
     }
 }

@@ -49,7 +49,7 @@ pub fn run(options: Options) -> Outcome {
     let value = if let Some(simulation) = &options.truth {
         serde_json::to_value(truth::evaluate(&fitted, simulation)?)
     } else {
-        let (rows, how) = options.how.rows(&options.data)?;
+        let (rows, how) = options.how.rows(&options.data, &fitted)?;
         serde_json::to_value(hidden::evaluate(&fitted, &rows, &how, (options.hide, options.seed), None)?)
     };
     let value = value.expect("a report is JSON");

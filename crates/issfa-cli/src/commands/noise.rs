@@ -4,7 +4,6 @@ use super::fit::FitOptions;
 use crate::Outcome;
 use crate::options::Common;
 use clap::Args;
-use issfa::data::Rows;
 use issfa::fit::{LookedAt, look_at_noise};
 use issfa::report::noise::write_noise_figures;
 use issfa::run::folder::{NOISE_REFERENCE, Output};
@@ -32,7 +31,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let mut held = Held::for_new(&options.out, Output::Noise, common.overwrite, &inputs)?;
     let tell = |text: &str| common.say(text);
     let shelf = Shelf::beside(&options.out, &tell);
-    let rows = Rows::open(&checked.settings.input)?;
+    let rows = checked.settings.rows()?;
     let LookedAt { filter, structure, mask } = look_at_noise(&rows, &checked, &shelf)?;
     let reference = filter.reference();
     let place = held.begin()?;

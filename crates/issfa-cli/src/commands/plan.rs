@@ -4,7 +4,6 @@ use super::fit::FitOptions;
 use crate::Outcome;
 use crate::options::Common;
 use clap::Args;
-use issfa::data::Rows;
 use issfa::error::bytes;
 use issfa::fit::cost::Network;
 use issfa::fit::plan::{Plan, TILE, Wanted, plan};
@@ -65,7 +64,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let tell = |text: &str| common.say(text);
     // A plan has no folder of its own: it looks where a run made here would.
     let shelf = Shelf::beside(Path::new("run"), &tell);
-    let plan = plan(&Rows::open(&checked.settings.input)?, &checked, &shelf, &wanted)?;
+    let plan = plan(&checked.settings.rows()?, &checked, &shelf, &wanted)?;
     if json {
         out!("{}", serde_json::to_string_pretty(&plan).expect("a plan is JSON"));
     } else {

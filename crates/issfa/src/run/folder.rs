@@ -34,6 +34,10 @@ pub const WEIGHTS: &str = "weights.npy";
 pub const ACTIVATION: &str = "activation.npy";
 /// What each feature accounts for in every kept sweep.
 pub const PRESENCE: &str = "presence.npy";
+/// How strongly rows use features, under the names of rows that the input has.
+pub const LABELLED_WEIGHTS: &str = "labelled_weights.tsv";
+/// Features under the names of columns that the input has.
+pub const LABELLED_FEATURES: &str = "labelled_features.tsv";
 /// Pictures.
 pub const FIGURES: &str = "figures";
 /// The denoised data.
@@ -156,7 +160,7 @@ impl Run {
             let problem = "was fitted to an array in memory, which it does not hold; give the array again";
             return Err(Error::malformed(&self.folder, problem));
         }
-        Rows::open(&self.checked.settings.input)
+        self.checked.settings.rows()
     }
 
     /// The noise reference of a run that has one.
@@ -232,6 +236,8 @@ impl Output {
                 FEATURE_TABLE,
                 WEIGHTS,
                 ACTIVATION,
+                LABELLED_WEIGHTS,
+                LABELLED_FEATURES,
                 RECONSTRUCTION,
                 "eigenvalues.csv",
                 MASK_FILE,
@@ -259,7 +265,7 @@ impl Output {
                 "truth_heldout.npy",
                 "structure",
             ],
-            Output::Transform => &[WEIGHTS, ACTIVATION, RECONSTRUCTION],
+            Output::Transform => &[WEIGHTS, ACTIVATION, LABELLED_WEIGHTS, RECONSTRUCTION],
             Output::PriorSamples => &["samples.npy", "prior_samples.svg", "prior_samples.png"],
             Output::StructureShown => &["eigenvectors.svg", "eigenvectors.png", "structure"],
             Output::Noise => &[

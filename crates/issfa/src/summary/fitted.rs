@@ -291,7 +291,7 @@ impl Fitted {
                 let problem = "was fitted to an array in memory, which it does not hold; give the array again";
                 return Err(Error::malformed(&self.name(), problem));
             }
-            None => Rows::open(&settings.input)?,
+            None => settings.rows()?,
         };
         let checksums: Vec<String> = rows.checksums()?.into_iter().map(|(_, checksum)| checksum).collect();
         let side = inputs::side_checksums(&rows, settings)?;

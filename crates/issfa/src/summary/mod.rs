@@ -4,6 +4,7 @@ pub mod diagnostics;
 pub mod export;
 pub mod features;
 mod fitted;
+pub mod labels;
 pub mod overview;
 pub mod results;
 pub mod synchrony;
