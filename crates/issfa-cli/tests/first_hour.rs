@@ -146,6 +146,36 @@ fn names_of_rows_and_columns_come_back() {
 }
 
 #[test]
+fn shapes_that_are_probably_not_meant_are_asked_about() {
+    let bench = Bench::empty();
+    let values = rows_on_8x8();
+    bench.npy("turned.npy", &[8, 8, 40], &values);
+    bench.npy("flat.npy", &[40, 64], &values);
+    bench.npy("colours.npy", &[10, 16, 4, 4], &values);
+    bench.write("labelled.csv", table(&values, ",", "", |row| format!("{},", row % 10)));
+    for (input, remedy) in [
+        ("turned.npy", "--rows-axis last"),
+        ("flat.npy", "--grid 8x8"),
+        ("colours.npy", "--structure \"path x path x iid\""),
+        ("labelled.csv", "--columns ^1"),
+    ] {
+        let output = bench.run(&format!("plan {input} --sweeps 10"));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{text}");
+        assert_eq!(text.matches("warning: ").count(), 1, "{text}");
+        assert!(text.contains(remedy) && text.contains(input), "{text}");
+        let quiet = bench.run(&format!("plan {input} --sweeps 10 --quiet"));
+        assert!(quiet.stderr.is_empty(), "{quiet:?}");
+    }
+    let error = bench.fails(2, "fit flat.npy --columns 70 --out run");
+    assert!(error.contains("--columns = 70") && error.contains("64 columns") && error.contains("flat.npy"), "{error}");
+    let error = bench.fails(2, "fit turned.npy --columns 2- --out run");
+    assert!(error.contains("mask"), "{error}");
+    bench.write("kinds.csv", "a,b,kind\n1,2,x\n3,4,y\n");
+    assert!(bench.fails(2, "fit kinds.csv --out run").contains("--columns ^3"));
+}
+
+#[test]
 fn files_of_other_programs_are_answered() {
     let bench = Bench::empty();
     for (name, lines) in [

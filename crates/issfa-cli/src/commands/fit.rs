@@ -8,10 +8,11 @@ use crate::{Failure, Outcome, words};
 use clap::Args;
 use issfa::data::grid::show_grid;
 use issfa::data::read::{ENDINGS, RowsAxis, expand_inputs};
-use issfa::data::{Centering, Detrend, Missing};
+use issfa::data::{Centering, Detrend, Missing, Rows};
 use issfa::error::bytes;
 use issfa::fit::{About, Ending, Ranks, Request, Session, hold};
 use issfa::report::brain::{Which, check_background};
+use issfa::run::doubts::doubts;
 use issfa::run::folder::{FIGURES, Output};
 use issfa::run::held::Held;
 use issfa::run::inputs;
@@ -318,11 +319,21 @@ pub fn fit_into(checked: Checked, held: Held, ranks: Ranks, common: &Common) -> 
     let out = held.folder().to_path_buf();
     checked.settings.background.as_deref().map_or(Ok(()), check_background)?;
     let shelf = Shelf::beside(&out, &tell);
-    let rows = checked.settings.rows()?;
+    let rows = match ranks.all.rank() {
+        0 => open_rows(&checked.settings, common)?,
+        _ => checked.settings.rows()?,
+    };
     let early = early_signals(&ranks);
     let watch = early.as_ref().map(Signals::watch);
     let request = Request { shelf: Some(&shelf), ranks, watch, ..Request::new(rows, checked) };
     run_session(Session::in_folder(request, held), early, &out, common)
+}
+
+/// Opens the rows, and says where they are probably not what is meant.
+pub fn open_rows(settings: &Settings, common: &Common) -> Result<Rows> {
+    let rows = settings.rows()?;
+    doubts(&rows, settings)?.iter().for_each(|doubt| common.warn(doubt));
+    Ok(rows)
 }
 
 /// Signals are heard while rows are read by one process; several ranks are ended by them until they all sweep.
