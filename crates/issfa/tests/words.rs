@@ -5,7 +5,7 @@
 mod sources;
 
 /// The subcommands of the command line.
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 16] = [
     "demo",
     "simulate",
     "fit",
@@ -14,6 +14,8 @@ const COMMANDS: [&str; 14] = [
     "summary",
     "transform",
     "draws",
+    "peaks",
+    "match",
     "evaluate",
     "prior-sample",
     "structure",

@@ -251,6 +251,7 @@ impl Output {
                 "melodic_IC.nii.gz",
                 "melodic_mix",
                 "synchrony.tsv",
+                "peaks.tsv",
                 "draws",
                 "checkpoint",
                 FIGURES,

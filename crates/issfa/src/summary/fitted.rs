@@ -1,6 +1,7 @@
 //! A fitted model, in memory or in a run folder: what summaries, new rows, evaluations and figures are made from.
 
 use super::overview::Overview;
+use super::peaks::{self, StandingOut, Threshold};
 use super::results::{Found, Results};
 use crate::chain::matching::{STILL_ALIKE, assign, dot};
 use crate::chain::posterior::{Shown, UnitImage, unit_images};
@@ -255,6 +256,16 @@ impl Fitted {
             return Err(Error::malformed(&self.name(), problem));
         }
         Ok(draws)
+    }
+
+    /// Where features of images stand out; refused where the rows are no images.
+    pub fn standing_out(&self, threshold: Threshold, least_voxels: usize) -> Result<(StandingOut, &Header)> {
+        let Some(space) = &self.space else {
+            let problem =
+                "was not fitted to images, so its sites have no places in millimetres; give a run on .nii files";
+            return Err(Error::malformed(&self.name(), problem));
+        };
+        Ok((peaks::find(&self.found.features, space, threshold, least_voxels)?, space))
     }
 
     /// Visits the kept draws of the persistent features: K x grid, of unit norm with the signs of their means; NaN where a

@@ -6,8 +6,10 @@ pub mod features;
 mod fitted;
 pub mod labels;
 pub mod overview;
+pub mod peaks;
 pub mod results;
 pub mod synchrony;
+pub mod templates;
 pub mod text;
 
 pub use features::{FeatureRow, PersistentFeatures};
