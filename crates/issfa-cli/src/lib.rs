@@ -9,6 +9,7 @@ mod ranks;
 mod signals;
 mod words;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 use issfa::Error;
 use options::Common;
@@ -35,7 +36,10 @@ enum Command {
     Noise(commands::noise::Options),
     Summary(commands::summary::Options),
     Transform(commands::transform::Options),
+    Draws(commands::draws::Options),
     Evaluate(commands::evaluate::Options),
+    Peaks(commands::peaks::Options),
+    Match(commands::match_maps::Options),
     PriorSample(commands::prior_sample::Options),
     Structure(commands::structure::Options),
     Selftest(commands::selftest::Options),
@@ -76,8 +80,42 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// What other programs call the number of components.
+const NUMBER_OF_COMPONENTS: [&str; 12] = [
+    "--n-components",
+    "--n_components",
+    "--ncomponents",
+    "--components",
+    "--ncomp",
+    "--n-features",
+    "--n-factors",
+    "--factors",
+    "--dim",
+    "--K",
+    "--k",
+    "-k",
+];
+
+/// What to say about an option that does not exist, but has a name elsewhere.
+fn known_elsewhere(answer: &clap::Error) -> Option<String> {
+    let unknown = match (answer.kind(), answer.get(ContextKind::InvalidArg)?) {
+        (ErrorKind::UnknownArgument, ContextValue::String(unknown)) => unknown,
+        _ => return None,
+    };
+    NUMBER_OF_COMPONENTS.contains(&unknown.as_str()).then(|| {
+        format!(
+            "error: there is no {unknown}: how many features there are is found in the data; --max-features N sets the most \
+             there may be"
+        )
+    })
+}
+
 /// Help, or what is wrong with the arguments.
 fn told(answer: &clap::Error) -> ExitCode {
+    if let Some(text) = known_elsewhere(answer) {
+        err!("{text}");
+        return ExitCode::from(2);
+    }
     let text = answer.render().to_string();
     let has_codes = std::env::args_os().any(|word| word.to_string_lossy().contains(char::is_control));
     match (answer.use_stderr(), has_codes) {
@@ -117,7 +155,10 @@ fn run(cli: Cli) -> Outcome {
         Command::Resume(options) => ranks::together(&common, |job, common| commands::resume::run(options, job, common)),
         Command::Summary(options) => commands::summary::run(options),
         Command::Transform(options) => commands::transform::run(options, &common),
+        Command::Draws(options) => commands::draws::run(options, &common),
         Command::Evaluate(options) => commands::evaluate::run(options),
+        Command::Peaks(options) => commands::peaks::run(options, &common),
+        Command::Match(options) => commands::match_maps::run(options, &common),
         Command::PriorSample(options) => commands::prior_sample::run(options, &common),
         Command::Structure(options) => commands::structure::run(options, &common),
         Command::Selftest(options) => commands::selftest::run(options),

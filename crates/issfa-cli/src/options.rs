@@ -9,6 +9,7 @@ use issfa::data::read::expand_inputs;
 use issfa::data::{Rows, memory};
 use issfa::new_rows::transform::{CenterNew, NewConfounds, NewRowSettings};
 use issfa::structure::{Curve, Shelf, Spectrum, Structure, expression};
+use issfa::summary::Fitted;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use std::path::{Path, PathBuf};
 
@@ -64,6 +65,26 @@ impl Common {
     pub fn say(&self, text: &str) {
         if !self.quiet && self.progress != ProgressStyle::Json {
             out!("{}", words::text(text));
+        }
+    }
+}
+
+impl Common {
+    /// Prints a line about something that is probably not meant, unless they want quiet.
+    pub fn warn(&self, text: &str) {
+        if !self.quiet {
+            err!("warning: {}", words::text(text));
+        }
+    }
+
+    /// Refuses a file to be written that is already there, unless it may be replaced.
+    pub fn check_new_file(&self, path: &Path) -> Result<()> {
+        if path.is_dir() {
+            return Err(Error::malformed(path, "is a folder; give the name of a file to write"));
+        }
+        match path.exists() && !self.overwrite {
+            true => Err(Error::OutputExists { path: path.to_path_buf() }),
+            false => Ok(()),
         }
     }
 }
@@ -157,8 +178,8 @@ impl NewRowOptions {
         Ok([expand_inputs(new)?, self.confounds.clone()].concat())
     }
 
-    /// The rows, and how they are to be prepared.
-    pub fn rows(&self, files: &[PathBuf]) -> Result<(Rows, NewRowSettings)> {
+    /// The rows, read as those of the fit, and how they are to be prepared.
+    pub fn rows(&self, files: &[PathBuf], fitted: &Fitted) -> Result<(Rows, NewRowSettings)> {
         let confounds = match &self.confounds[..] {
             [] => NewConfounds::OfRows,
             [word] if word == Path::new("none") => NewConfounds::Without,
@@ -166,6 +187,6 @@ impl NewRowOptions {
         };
         let (center, drop_volumes) = (self.center_new, self.drop_volumes);
         let how = NewRowSettings { center, confounds, drop_volumes, ..NewRowSettings::default() };
-        Ok((Rows::open(&expand_inputs(files)?)?, how))
+        Ok((Rows::open_as(&expand_inputs(files)?, &fitted.settings().reading()?)?, how))
     }
 }

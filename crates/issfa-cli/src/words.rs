@@ -50,6 +50,7 @@ fn command(action: &Action) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use issfa::data::read::RowsAxis;
     use issfa::error::{Verb, action, setting};
     use issfa::run::settings::Settings;
 
@@ -84,6 +85,8 @@ mod tests {
     #[test]
     fn every_setting_has_an_option() {
         let all = Settings {
+            rows_axis: RowsAxis::Last,
+            columns: Some(String::new()),
             grid: Some(String::new()),
             structure: Some(String::new()),
             max_features: Some(1),

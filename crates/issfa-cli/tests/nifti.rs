@@ -285,3 +285,91 @@ fn merged_runs_have_images() {
         assert!(bench.bytes(&format!("both/chain-2/{name}")) == bench.bytes(&format!("run2/{name}")), "{name}");
     }
 }
+
+/// The values of an image, volume by volume.
+fn volumes(bench: &Bench, name: &str) -> Vec<Vec<f64>> {
+    let source = issfa::data::read::open(&bench.path(name)).unwrap();
+    let volume = |row: usize| {
+        let mut values = vec![0.0; source.n_sites()];
+        source.read_rows(row, &mut values).unwrap();
+        values
+    };
+    (0..source.n_rows()).map(volume).collect()
+}
+
+fn cells(table: &str) -> Vec<Vec<f64>> {
+    let line = |line: &str| line.split('\t').map(|cell| cell.parse().unwrap()).collect();
+    table.lines().skip(1).map(line).collect()
+}
+
+#[test]
+fn peaks_lie_where_features_are_largest() {
+    let bench = Bench::empty();
+    image(&bench, "bold.nii", -20.0);
+    bench.ok("fit bold.nii --noise white --sweeps 40 --seed 1 --exceed 1.2 --quiet --out run");
+    let features = volumes(&bench, "run/features.nii.gz");
+    assert!(!features.is_empty(), "something is found");
+    let table = bench.ok("peaks run --min-size 1 --maps maps.nii.gz");
+    assert!(table.starts_with("feature\tcluster\tx\ty\tz\tvalue\tz_score\tn_voxels\tvolume_mm3\n"), "{table}");
+    let peaks = cells(&table);
+    let (maps, thresholded) = (volumes(&bench, "maps.nii.gz"), volumes(&bench, "run/features_thresholded.nii.gz"));
+    assert_eq!(maps, thresholded, "clusters of any size are all of the thresholded map");
+    let ids = String::from_utf8(bench.bytes("run/features.tsv")).unwrap();
+    for ((feature, line), map) in features.iter().zip(ids.lines().skip(1)).zip(&maps) {
+        let id: f64 = line.split('\t').next().unwrap().parse().unwrap();
+        let own: Vec<&Vec<f64>> = peaks.iter().filter(|peak| peak[0] == id).collect();
+        let n_voxels: f64 = own.iter().map(|peak| peak[7]).sum();
+        assert_eq!(n_voxels, map.iter().filter(|x| **x != 0.0).count() as f64);
+        for peak in &own {
+            // The header's affine, turned round.
+            let voxel = [(-10.0 - peak[2]) / 2.0, (peak[3] + 20.0) / 2.0, (peak[4] + 30.0) / 3.0].map(|x| x as usize);
+            let value = feature[(voxel[0] * GRID[1] + voxel[1]) * GRID[2] + voxel[2]];
+            assert!((value - peak[5]).abs() < 1e-3, "{peak:?} {value}");
+            assert_eq!(peak[8], 12.0 * peak[7]);
+        }
+        let largest = own.iter().map(|peak| peak[5].abs()).fold(0.0, f64::max);
+        assert!((largest - feature.iter().fold(0.0, |most: f64, x| most.max(x.abs()))).abs() < 1e-3);
+    }
+    assert!(bench.bytes("run/peaks.tsv").starts_with(b"feature\tcluster\t"));
+    let all = cells(&bench.ok("peaks run --min-size 1 --z 0.000001"));
+    let few = cells(&bench.ok("peaks run --min-size 1 --z 2"));
+    let n = |peaks: &[Vec<f64>]| peaks.iter().map(|peak| peak[7]).sum::<f64>();
+    assert!(n(&all) > n(&few), "{all:?} {few:?}");
+    assert!(few.iter().all(|peak| peak[6].abs() >= 2.0 - 0.005), "{few:?}");
+
+    assert!(bench.fails(2, "peaks run --z -1").contains("--z"));
+    assert!(bench.fails(2, "peaks run --maps maps.nii.gz").contains("--overwrite"));
+    array(&bench, "bold.npy");
+    bench.ok("fit bold.npy --noise white --sweeps 8 --quiet --out flat");
+    assert!(bench.fails(2, "peaks flat").contains("was not fitted to images"));
+    bench.ok("report run --quiet");
+}
+
+#[test]
+fn features_are_matched_with_maps() {
+    let bench = Bench::empty();
+    image(&bench, "bold.nii", -20.0);
+    bench.ok("fit bold.nii --noise white --sweeps 40 --seed 1 --quiet --out run");
+    let matches = cells(&bench.ok("match run run/features.nii.gz"));
+    assert!(!matches.is_empty());
+    for (at, line) in matches.iter().enumerate() {
+        assert_eq!(line[1], (at + 1) as f64, "each is most like itself");
+        assert!(line[2] > 0.9999 && line[3] > 0.9999, "{line:?}");
+    }
+    assert_eq!(bench.json("match run run/features.npy --json").as_array().unwrap().len(), matches.len());
+    // A map turned round, and not centred, is as much alike.
+    let features = volumes(&bench, "run/features.nii.gz");
+    bench.npy("turned.npy", &[1, 5, 4, 3], &features[0].iter().map(|x| 7.0 - 3.0 * x).collect::<Vec<_>>());
+    assert!((cells(&bench.ok("match run turned.npy"))[0][2] + 1.0).abs() < 1e-3);
+    bench.ok("match run turned.npy --out table.tsv");
+    assert!(bench.fails(2, "match run turned.npy --out table.tsv").contains("--overwrite"));
+
+    image(&bench, "elsewhere.nii", -22.0);
+    assert!(bench.fails(2, "match run elsewhere.nii").contains("do not lie where"));
+    bench.npy("other.npy", &[2, 3, 4, 5], &[1.0; 120]);
+    let error = bench.fails(2, "match run other.npy");
+    assert!(error.contains("3x4x5") && error.contains("5x4x3") && error.contains("resample_to_img"), "{error}");
+    assert!(bench.fails(2, "match run nowhere.nii.gz").contains("nowhere.nii.gz"));
+    bench.write("broken.nii.gz", "no image");
+    assert!(bench.fails(2, "match run broken.nii.gz").contains("broken.nii.gz"));
+}

@@ -5,7 +5,7 @@
 mod sources;
 
 /// The subcommands of the command line.
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 16] = [
     "demo",
     "simulate",
     "fit",
@@ -13,6 +13,9 @@ const COMMANDS: [&str; 13] = [
     "plan",
     "summary",
     "transform",
+    "draws",
+    "peaks",
+    "match",
     "evaluate",
     "prior-sample",
     "structure",

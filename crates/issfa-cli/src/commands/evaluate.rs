@@ -3,6 +3,7 @@
 use crate::Outcome;
 use crate::options::NewRowOptions;
 use clap::Args;
+use issfa::Error;
 use issfa::evaluate::{hidden, truth};
 use issfa::summary::Fitted;
 use issfa::summary::text::figure;
@@ -17,7 +18,7 @@ pub struct Options {
     /// The run folder
     run: PathBuf,
     /// The simulation folder the run was fitted to
-    #[arg(long, value_name = "SIM", required_unless_present = "data", conflicts_with = "data")]
+    #[arg(long, value_name = "SIM", conflicts_with = "data")]
     truth: Option<PathBuf>,
     /// New rows, of which a share of the cells is hidden and predicted
     #[arg(long, value_name = "NEW", num_args = 1..)]
@@ -37,10 +38,18 @@ pub struct Options {
 
 pub fn run(options: Options) -> Outcome {
     let fitted = Fitted::open(&options.run)?;
+    if options.truth.is_none() && options.data.is_empty() {
+        let run = options.run.display();
+        let problem = format!(
+            "say what to measure against: issfa evaluate {run} --data NEW --hide 0.2 predicts hidden cells of new rows, issfa \
+             evaluate {run} --truth SIM compares with the truth of a simulation"
+        );
+        return Err(Error::setting("truth, data", "(none)", problem).into());
+    }
     let value = if let Some(simulation) = &options.truth {
         serde_json::to_value(truth::evaluate(&fitted, simulation)?)
     } else {
-        let (rows, how) = options.how.rows(&options.data)?;
+        let (rows, how) = options.how.rows(&options.data, &fitted)?;
         serde_json::to_value(hidden::evaluate(&fitted, &rows, &how, (options.hide, options.seed), None)?)
     };
     let value = value.expect("a report is JSON");

@@ -8,11 +8,12 @@ use crate::signals::Signals;
 use crate::{Failure, Outcome, words};
 use clap::Args;
 use issfa::data::grid::show_grid;
-use issfa::data::read::{ENDINGS, expand_inputs};
+use issfa::data::read::{ENDINGS, RowsAxis, expand_inputs};
 use issfa::data::{Centering, Detrend, Missing, Rows};
 use issfa::error::bytes;
 use issfa::fit::{About, Ending, Ranks, Request, Session, hold};
 use issfa::report::brain::{Which, check_background};
+use issfa::run::doubts::doubts;
 use issfa::run::folder::{FIGURES, Output};
 use issfa::run::held::Held;
 use issfa::run::inputs;
@@ -20,9 +21,9 @@ use issfa::run::settings::ThetaStep;
 use issfa::run::settings::{Checked, PageSize, Precision, Preset, Settings, Start, USUAL_BURN_IN, USUAL_THIN};
 use issfa::run::until::{MOST_UNTIL_SETTLED, Until};
 use issfa::structure::{Shelf, expression};
-use issfa::summary::Fitted;
 use issfa::summary::overview::Overview;
 use issfa::summary::text::seconds;
+use issfa::summary::{Fitted, labels};
 use issfa::{Error, report};
 use issfa_report::PageOptions;
 use std::path::{Path, PathBuf};
@@ -61,9 +62,16 @@ impl RankOptions {
 /// Everything but where the results go.
 #[derive(Args)]
 pub struct FitOptions {
-    /// Data: .npy (rows x sites, or rows x grid), .csv, .tsv, .nii or .nii.gz (a row a volume); several files are stacked by
-    /// rows, 3-D images are the volumes of one run; "*" and "?" in file names are understood
+    /// Data: .npy (rows x sites, or rows x grid), .npz or FILE.npz:NAME, .csv, .tsv (also .gz), .nii or .nii.gz (a row a
+    /// volume), .tif (a row a page), .png, or a folder of pictures; several files are stacked by rows, 3-D images and
+    /// pictures are the rows of one run; "*" and "?" in file names are understood
     pub input: Vec<PathBuf>,
+    /// Which axis of arrays and tables counts the rows: first, or last for arrays such as (x, y, z, time)
+    #[arg(long, value_parser = named::<RowsAxis>(&["first", "last"]))]
+    pub rows_axis: Option<RowsAxis>,
+    /// Columns of tables to use, by name or number from 1: 2-785, or a,b; or, with ^ before each, to leave out: ^label
+    #[arg(long, value_name = "LIST")]
+    pub columns: Option<String>,
     /// Sites along each axis, such as 100x100; the last axis is fastest
     #[arg(long)]
     pub grid: Option<String>,
@@ -254,6 +262,8 @@ impl FitOptions {
     fn set_data(&mut self, settings: &mut Settings) -> Result<()> {
         set(&mut settings.input, given(&mut self.input));
         settings.input = expand_inputs(&settings.input)?;
+        set(&mut settings.rows_axis, self.rows_axis);
+        settings.columns = self.columns.take().or(settings.columns.take());
         settings.center = self.center.or(settings.center);
         settings.scale |= self.scale;
         set(&mut settings.detrend, self.detrend);
@@ -324,11 +334,21 @@ pub fn fit_into(checked: Checked, held: Held, ranks: Ranks, common: &Common) -> 
     let out = held.folder().to_path_buf();
     checked.settings.background.as_deref().map_or(Ok(()), check_background)?;
     let shelf = Shelf::beside(&out, &tell);
-    let rows = Rows::open(&checked.settings.input)?;
+    let rows = match ranks.all.rank() {
+        0 => open_rows(&checked.settings, common)?,
+        _ => checked.settings.rows()?,
+    };
     let early = early_signals(&ranks);
     let watch = early.as_ref().map(Signals::watch);
     let request = Request { shelf: Some(&shelf), ranks, watch, ..Request::new(rows, checked) };
     run_session(Session::in_folder(request, held), early, &out, common)
+}
+
+/// Opens the rows, and says where they are probably not what is meant.
+pub fn open_rows(settings: &Settings, common: &Common) -> Result<Rows> {
+    let rows = settings.rows()?;
+    doubts(&rows, settings)?.iter().for_each(|doubt| common.warn(doubt));
+    Ok(rows)
 }
 
 /// Signals are heard while rows are read by one process; several ranks are ended by them until they all sweep.
@@ -408,19 +428,25 @@ fn announce(about: &About, out: &Path, common: &Common) {
     if settings.scale && record.noise.is_some() {
         common.say("note: --scale changes nothing here: sites are divided by their noise already");
     }
+    warn_about(about, common);
+}
+
+/// What the data turned out to be that is probably not meant.
+fn warn_about(about: &About, common: &Common) {
+    let (checked, record) = (&about.checked, &about.record);
     if about.findings.nothing_left {
-        err!(
-            "warning: after centring nothing is left of the data: no site varies within a run, so nothing will be found"
-        );
+        common
+            .warn("after centring nothing is left of the data: no site varies within a run, so nothing will be found");
     }
-    if about.findings.share_of_site_means > 0.5 && settings.center == Some(Centering::None) && record.n_rows > 1 {
-        err!(
-            "warning: site means hold {:.0}% of the sum of squares; --center site takes them out first",
+    if about.findings.share_of_site_means > 0.5 && checked.settings.center == Some(Centering::None) && record.n_rows > 1
+    {
+        common.warn(&format!(
+            "site means hold {:.0}% of the sum of squares; --center site takes them out first",
             100.0 * about.findings.share_of_site_means
-        );
+        ));
     }
     if checked.curve.sets_are_confounded() {
-        err!("warning: with q + q' only the sums of the two parameter sets are identified");
+        common.warn("with q + q' only the sums of the two parameter sets are identified");
     }
 }
 
@@ -435,13 +461,13 @@ pub fn ordinal(n: u64) -> String {
 }
 
 /// The figures of a run that has just been made.
-pub fn figures(fitted: &Fitted, out: &Path) -> Result<()> {
+pub fn figures(fitted: &Fitted, out: &Path, common: &Common) -> Result<()> {
     let folder = out.join(FIGURES);
     report::write_figures(fitted, &folder)?;
     // A run may be resumed where its background is not any more.
     let background = fitted.settings().background.as_deref().filter(|path| path.is_file());
     for warning in report::brain::write_brain_figures(fitted, &Which::Usual, background, &folder)? {
-        err!("warning: {}", words::text(&warning));
+        common.warn(&warning);
     }
     Ok(())
 }
@@ -476,7 +502,8 @@ fn conclude(
     let Some(fitted) = session.fitted()? else {
         return if ending == Ending::Stopped { Err(Failure::Exit(signals.exit_code())) } else { Ok(None) };
     };
-    figures(&fitted, out)?;
+    figures(&fitted, out, common)?;
+    labels::write(&fitted, out)?;
     write_page(&fitted, &PageOptions::of(&fitted, &words::text), out, common)?;
     let overview = fitted.summary();
     common.say(&finding(&overview));

@@ -33,7 +33,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     announce(&merge, &options.out, common);
     merge.write(&mut held)?;
     let fitted = Fitted::open(&options.out)?;
-    figures(&fitted, &options.out)?;
+    figures(&fitted, &options.out, common)?;
     write_page(&fitted, &PageOptions::of(&fitted, &words::text), &options.out, common)?;
     let overview = fitted.summary();
     common.say(&finding(&overview));

@@ -1,10 +1,13 @@
 //! The commands, one file each.
 
 pub mod demo;
+pub mod draws;
 pub mod evaluate;
 pub mod fit;
+pub mod match_maps;
 pub mod merge;
 pub mod noise;
+pub mod peaks;
 pub mod plan;
 pub mod prior_sample;
 pub mod report;

@@ -1,10 +1,9 @@
 //! `issfa noise`: the noise of a data set, to look at before fitting and to share between fits.
 
-use super::fit::FitOptions;
+use super::fit::{FitOptions, open_rows};
 use crate::Outcome;
 use crate::options::Common;
 use clap::Args;
-use issfa::data::Rows;
 use issfa::data::axes::parse_axes;
 use issfa::fit::{LookedAt, look_at_noise};
 use issfa::report::noise::write_noise_figures;
@@ -34,7 +33,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let mut held = Held::for_new(&options.out, Output::Noise, common.overwrite, &inputs)?;
     let tell = |text: &str| common.say(text);
     let shelf = Shelf::beside(&options.out, &tell);
-    let rows = Rows::open(&checked.settings.input)?;
+    let rows = open_rows(&checked.settings, common)?;
     let LookedAt { filter, structure, mask, space } = look_at_noise(&rows, &checked, &shelf)?;
     let reference = filter.reference();
     let place = held.begin()?;

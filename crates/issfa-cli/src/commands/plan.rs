@@ -1,10 +1,9 @@
 //! `issfa plan`: what a fit will need, before committing to it.
 
-use super::fit::FitOptions;
+use super::fit::{FitOptions, open_rows};
 use crate::Outcome;
 use crate::options::Common;
 use clap::Args;
-use issfa::data::Rows;
 use issfa::error::bytes;
 use issfa::fit::cost::Network;
 use issfa::fit::plan::{Plan, TILE, Wanted, plan};
@@ -65,7 +64,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let tell = |text: &str| common.say(text);
     // A plan has no folder of its own: it looks where a run made here would.
     let shelf = Shelf::beside(Path::new("run"), &tell);
-    let plan = plan(&Rows::open(&checked.settings.input)?, &checked, &shelf, &wanted)?;
+    let plan = plan(&open_rows(&checked.settings, common)?, &checked, &shelf, &wanted)?;
     if json {
         out!("{}", serde_json::to_string_pretty(&plan).expect("a plan is JSON"));
     } else {

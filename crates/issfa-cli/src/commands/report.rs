@@ -51,19 +51,18 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let folder = options.run.join(FIGURES);
     // The other figures do not need the data.
     if let Err(problem) = add_evidence(&mut fitted, None) {
-        err!("warning: no figure of eigenvalues: {}", words::error(&problem));
+        common.warn(&format!("no figure of eigenvalues: {}", words::error(&problem)));
     }
     issfa::report::write_figures(&fitted, &folder)?;
     let of_the_fit = fitted.settings().background.as_deref();
     if let Some(path) = of_the_fit.filter(|path| options.background.is_none() && !path.is_file()) {
-        err!(
-            "warning: the fit's background {} is not there any more; the mean of the data takes its place",
-            path.display()
-        );
+        let path = path.display();
+        common
+            .warn(&format!("the fit's background {path} is not there any more; the mean of the data takes its place"));
     }
     let background = options.background.as_deref().or(of_the_fit.filter(|path| path.is_file()));
     for warning in write_brain_figures(&fitted, &which(options.features.as_deref())?, background, &folder)? {
-        err!("warning: {}", words::text(&warning));
+        common.warn(&warning);
     }
     if let Some(simulation) = &options.truth {
         write_truth_figures(&fitted, simulation, &folder)?;

@@ -45,7 +45,7 @@ pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
     if !checkpoint::exists(&options.run) {
         require(&options.run, "run folder with a checkpoint", "checkpoint/state.safetensors")?;
     }
-    let sweeps = options.sweeps.as_deref().map(|text| new_sweeps(text, run.checked.window.sweeps)).transpose()?;
+    let sweeps = options.sweeps.as_deref().map(|text| new_sweeps(text, &run)).transpose()?;
     run.checked = run.checked.extended(sweeps, options.until);
     let settings = &mut run.checked.settings;
     settings.time_budget = options.time_budget.clone();
@@ -65,16 +65,30 @@ pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
     run_session(session, early, &run.folder, common).map(|_| ())
 }
 
-fn new_sweeps(text: &str, old: u64) -> Result<u64> {
-    let wrong = |problem: &str| Error::setting("sweeps", text, problem);
+fn new_sweeps(text: &str, run: &Run) -> Result<u64> {
+    let (planned, folder) = (run.checked.window.sweeps, run.folder.display());
+    let wrong = |problem: String| Error::setting("sweeps", text, problem);
     let (number, base) = match text.strip_prefix('+') {
-        Some(number) => (number, old),
+        Some(number) => (number, planned),
         None => (text, 0),
     };
-    let number = number.trim().parse::<u64>().map_err(|_| wrong("write a number, or +500 to add"))?;
+    let number =
+        number.trim().parse::<u64>().map_err(|_| wrong("write a number, or +500 to add to those planned".into()))?;
     let sweeps = base.saturating_add(number);
     if sweeps > MOST_SWEEPS {
-        return Err(wrong(&format!("at most {MOST_SWEEPS} in all")));
+        return Err(wrong(format!("at most {MOST_SWEEPS} in all")));
     }
-    if sweeps < old { Err(wrong("a run cannot be made shorter")) } else { Ok(sweeps) }
+    if sweeps >= planned {
+        return Ok(sweeps);
+    }
+    let done: u64 = checkpoint::open(&run.folder)?.number("sweep")?;
+    let more = planned + number;
+    let go_on = match done < planned {
+        true => format!("; issfa resume {folder} goes on to {planned}"),
+        false => String::new(),
+    };
+    Err(wrong(format!(
+        "is the number of sweeps in all, but {done} of {planned} are done, and a run cannot be made shorter; for {number} more \
+         type issfa resume {folder} --sweeps +{number} ({more} in all){go_on}"
+    )))
 }

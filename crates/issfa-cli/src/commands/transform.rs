@@ -9,8 +9,8 @@ use issfa::new_rows::FeaturesAre;
 use issfa::new_rows::transform::CenterNew;
 use issfa::run::folder::{ACTIVATION, Output, RECONSTRUCTION, WEIGHTS};
 use issfa::run::held::Held;
-use issfa::summary::Fitted;
 use issfa::summary::export::{self, RunImages};
+use issfa::summary::{Fitted, labels};
 use std::path::PathBuf;
 
 /// Weights, activations and denoised versions of new observations
@@ -34,7 +34,7 @@ pub struct Options {
 
 pub fn run(options: Options, common: &Common) -> Outcome {
     let fitted = Fitted::open(&options.run)?;
-    let (rows, mut how) = options.how.rows(&options.new)?;
+    let (rows, mut how) = options.how.rows(&options.new, &fitted)?;
     how.drop = options.drop.clone();
     let observations = fitted.open_rows(&rows, &how)?;
     if observations.space().is_some() && how.center == CenterNew::Train {
@@ -66,6 +66,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     reconstruction.finish()?;
     write_npy_f32(&place.join(WEIGHTS), &[n_rows, k], &weights)?;
     write_npy_f32(&place.join(ACTIVATION), &[n_rows, k], &activation)?;
+    labels::write_weights(&observations, &ids, &weights, &place)?;
     let mut files = "weights.npy, activation.npy, reconstruction.npy".to_string();
     if observations.space().is_some() {
         export::write_courses(&ids, &weights, &activation, &runs, &place)?;

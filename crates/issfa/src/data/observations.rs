@@ -266,6 +266,21 @@ impl Observations {
         self.sources.iter().find_map(|source| source.grid())
     }
 
+    /// What the rows of all runs are called, those without any value too, where an input says so; others by run and row.
+    pub fn row_names(&self) -> Option<Vec<String>> {
+        self.sources.iter().find_map(|source| source.row_names())?;
+        let of_run = |(source, name): (&Arc<dyn RowSource>, &String)| match source.row_names() {
+            Some(names) => names.to_vec(),
+            None => (0..source.n_rows()).map(|row| format!("{name}:{row}")).collect(),
+        };
+        Some(self.sources.iter().zip(&self.names).flat_map(of_run).collect())
+    }
+
+    /// What the sites are called, where an input says so.
+    pub fn column_names(&self) -> Option<&[String]> {
+        self.sources.iter().find_map(|source| source.column_names())
+    }
+
     /// The header of the first image among the inputs: where the sites lie.
     pub fn space(&self) -> Option<&Header> {
         self.sources.iter().find_map(|source| source.space())

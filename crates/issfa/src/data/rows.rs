@@ -4,7 +4,7 @@ use super::confounds::Confounds;
 use super::nifti::space::check_same_place;
 use super::observations::check_source;
 use super::read::memory::{ArrayRows, Values};
-use super::read::{self, RowSource};
+use super::read::{self, Reading, RowSource};
 use super::runs::{NamedRun, run_names};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -50,9 +50,14 @@ impl Rows {
     /// Opens files and checks that they have the same sites in the same places. Each file is a run; 3-D images are the
     /// volumes of one.
     pub fn open(paths: &[PathBuf]) -> Result<Rows> {
+        Rows::open_as(paths, &Reading::default())
+    }
+
+    /// [`Rows::open`] where the files do not say themselves which axis counts the rows, or which columns are data.
+    pub fn open_as(paths: &[PathBuf], reading: &Reading) -> Result<Rows> {
         let sources = match paths {
             [] => Vec::new(),
-            paths => read::open_runs(paths)?.into_iter().map(Arc::from).collect(),
+            paths => read::open_runs(paths, reading)?.into_iter().map(Arc::from).collect(),
         };
         // From the root, so that a run can be gone on with from anywhere.
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());

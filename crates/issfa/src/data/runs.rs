@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 const HEADERS: [&str; 3] = ["run", "name", "subject"];
 
 /// Endings that are no part of a run's name; the longer of two first.
-const ENDINGS: [&str; 5] = [".nii.gz", ".nii", ".npy", ".csv", ".tsv"];
+const ENDINGS: [&str; 11] =
+    [".nii.gz", ".nii", ".npy", ".npz", ".csv.gz", ".tsv.gz", ".csv", ".tsv", ".png", ".tiff", ".tif"];
 
 /// What both kinds of file look like, for messages.
 const REMEDY: &str = "give one label a row, or a line a run with its name and its number of rows";
@@ -225,6 +226,7 @@ fn parts(path: &Path) -> Vec<String> {
     };
     let mut parts: Vec<String> = path.components().filter_map(of_component).collect();
     if let Some(name) = parts.last_mut() {
+        *name = name.replace(".npz:", "_");
         let lower = name.to_ascii_lowercase();
         let ending = ENDINGS.iter().find(|ending| lower.len() > ending.len() && lower.ends_with(*ending));
         name.truncate(name.len() - ending.map_or(0, |ending| ending.len()));

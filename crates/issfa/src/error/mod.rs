@@ -24,10 +24,11 @@ pub enum Error {
     /// A cell of a text table is not a number. Lines and columns count from 1.
     #[error(
         "{}: line {line}, column {column}: '{text}' is not a number; write a number there (a header is allowed only as the \
-         first line)",
-        path.display()
+         first line){}",
+        path.display(),
+        or_leave_out(*is_of_data, *column)
     )]
-    NotANumber { path: PathBuf, line: usize, column: usize, text: String },
+    NotANumber { path: PathBuf, line: usize, column: usize, text: String, is_of_data: bool },
 
     /// A value is NaN or infinite. Rows and sites count from 0.
     #[error(
@@ -324,6 +325,12 @@ fn or_impute(value: f64) -> String {
         ),
         false => String::new(),
     }
+}
+
+/// The advice for a column of data with words in it.
+fn or_leave_out(is_of_data: bool, column: usize) -> String {
+    let columns = setting("columns").to(format!("^{column}"));
+    if is_of_data { format!(", or leave the column out of the data with {columns}") } else { String::new() }
 }
 
 /// A fit of the same data with the same settings as a run, but another seed.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(super) fn heldout_rows(rows: &Rows, settings: &Settings) -> Result<Option<Rows>> {
     let heldout = match (&rows.heldout, &settings.heldout) {
         (Some(heldout), _) => Rows::clone(heldout),
-        (None, Some(path)) => Rows::open(std::slice::from_ref(path))?,
+        (None, Some(path)) => Rows::open_as(std::slice::from_ref(path), &settings.reading()?)?,
         (None, None) => return Ok(None),
     };
     if !settings.confounds.is_empty() || !rows.confounds.is_empty() {

@@ -38,6 +38,10 @@ pub const PRESENCE: &str = "presence.npy";
 pub const PAGE: &str = "report.html";
 /// How far a fit is, at its last checkpoint.
 pub const LIVE: &str = "live.json";
+/// How strongly rows use features, under the names of rows that the input has.
+pub const LABELLED_WEIGHTS: &str = "labelled_weights.tsv";
+/// Features under the names of columns that the input has.
+pub const LABELLED_FEATURES: &str = "labelled_features.tsv";
 /// Pictures.
 pub const FIGURES: &str = "figures";
 /// The denoised data.
@@ -159,13 +163,13 @@ impl Run {
         if self.checked.settings.input.is_empty() {
             return Err(no_array(&self.folder));
         }
-        Rows::open(&self.checked.settings.input)
+        self.checked.settings.rows()
     }
 
     /// The rows that the run was fitted to, from other files: its inputs elsewhere, or files of what was an array in memory.
     pub fn rows_from(&self, paths: &[PathBuf]) -> Result<Rows> {
         if !self.checked.settings.input.is_empty() {
-            return Rows::open(paths);
+            return Rows::open_as(paths, &self.checked.settings.reading()?);
         }
         let known: Vec<String> = self.record.inputs.iter().map(|input| input.checksum.clone()).collect();
         let rows = Rows::open_arrays(paths, &known)?;
@@ -251,6 +255,8 @@ impl Output {
                 FEATURE_TABLE,
                 WEIGHTS,
                 ACTIVATION,
+                LABELLED_WEIGHTS,
+                LABELLED_FEATURES,
                 RECONSTRUCTION,
                 "eigenvalues.csv",
                 MASK_FILE,
@@ -264,6 +270,7 @@ impl Output {
                 "melodic_IC.nii.gz",
                 "melodic_mix",
                 "synchrony.tsv",
+                "peaks.tsv",
                 "draws",
                 "checkpoint",
                 FIGURES,
@@ -280,7 +287,7 @@ impl Output {
                 "truth_heldout.npy",
                 "structure",
             ],
-            Output::Transform => &[WEIGHTS, ACTIVATION, RECONSTRUCTION],
+            Output::Transform => &[WEIGHTS, ACTIVATION, LABELLED_WEIGHTS, RECONSTRUCTION],
             Output::PriorSamples => &["samples.npy", "prior_samples.svg", "prior_samples.png"],
             Output::StructureShown => &["eigenvectors.svg", "eigenvectors.png", "structure"],
             Output::Noise => &[

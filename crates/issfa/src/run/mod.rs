@@ -3,6 +3,7 @@
 pub mod checkpoint;
 pub mod checksums;
 pub mod codec;
+pub mod doubts;
 pub mod draws;
 mod entries;
 pub mod folder;

@@ -5,7 +5,8 @@ use super::until::{Until, Window};
 use crate::chain::coarse;
 use crate::data::axes::parse_axes;
 use crate::data::grid::{parse_grid, show_grid};
-use crate::data::{Centering, Detrend, Missing};
+use crate::data::read::{Columns, Reading, RowsAxis};
+use crate::data::{Centering, Detrend, Missing, Rows};
 use crate::error::{Error, Result, setting};
 use crate::kernels::Kernel;
 pub use crate::model::ThetaStep;
@@ -39,6 +40,12 @@ pub const USUAL_THIN: u64 = 5;
 pub struct Settings {
     /// Files that the rows come from; empty for an array.
     pub input: Vec<PathBuf>,
+    /// Which axis of arrays and tables counts the rows.
+    #[serde(alias = "rows_axis", skip_serializing_if = "RowsAxis::is_usual")]
+    pub rows_axis: RowsAxis,
+    /// Columns of tables to use (`2-785`, `a,b`) or to leave out (`^label`); left out: all are used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub columns: Option<String>,
     /// Sites along each axis, such as `100x100`; left out: that of the rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grid: Option<String>,
@@ -253,6 +260,8 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             input: Vec::new(),
+            rows_axis: RowsAxis::First,
+            columns: None,
             grid: None,
             structure: None,
             curve: "q".into(),
@@ -393,6 +402,22 @@ impl Settings {
         toml::to_string(self).expect("settings can be written as TOML")
     }
 
+    /// How the files of rows are to be read.
+    pub fn reading(&self) -> Result<Reading> {
+        let columns = self.columns.as_deref().map(Columns::parse).transpose()?;
+        if columns.is_some() && self.rows_axis == RowsAxis::Last {
+            let problem =
+                format!("is for tables whose lines are the rows; leave {} out", setting("rows-axis").to("last"));
+            return Err(Error::setting("columns", self.columns.as_deref().unwrap_or_default(), problem));
+        }
+        Ok(Reading { rows_axis: self.rows_axis, columns })
+    }
+
+    /// Opens the files that the rows come from.
+    pub fn rows(&self) -> Result<Rows> {
+        Rows::open_as(&self.input, &self.reading()?)
+    }
+
     /// Applies the preset and checks every value.
     pub fn check(mut self) -> Result<Checked> {
         if i64::try_from(self.seed).is_err() {
@@ -410,6 +435,7 @@ impl Settings {
             self.structure = Some("iid".into());
             self.priors.weight_mean = WeightMeanSetting::Fixed("fixed 0".into());
         }
+        self.reading()?;
         let (burn_in, thin) = self.fill_in_schedule();
         self.check_counts(burn_in, thin)?;
         self.priors.check()?;

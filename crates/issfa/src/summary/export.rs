@@ -1,6 +1,7 @@
 //! Results as brain imagers expect them: images in the space of the input, and a table of time courses for each run.
 
 use super::features::PersistentFeatures;
+use super::peaks;
 use super::results::Found;
 use super::synchrony::{self, Synchrony};
 use crate::data::Mask;
@@ -22,7 +23,8 @@ pub fn write_images(features: &PersistentFeatures, space: &Header, folder: &Path
     write("features.nii.gz", &features.means)?;
     write("features_sd.nii.gz", &features.sds)?;
     write("features_exceedance.nii.gz", &features.exceedance)?;
-    write("features_thresholded.nii.gz", &features.thresholded())
+    write("features_thresholded.nii.gz", &features.thresholded())?;
+    peaks::write(features, space, folder)
 }
 
 /// Images by column as one volume each; without any, what an earlier state left is taken away.

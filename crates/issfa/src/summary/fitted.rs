@@ -1,15 +1,17 @@
 //! A fitted model, in memory or in a run folder: what summaries, new rows, evaluations and figures are made from.
 
 use super::overview::Overview;
+use super::peaks::{self, StandingOut, Threshold};
 use super::results::{Found, Results};
-use crate::chain::matching::{STILL_ALIKE, assign};
-use crate::chain::posterior::{Shown, UnitImage};
+use crate::chain::matching::{STILL_ALIKE, assign, dot};
+use crate::chain::posterior::{Shown, UnitImage, unit_images};
 use crate::data::nifti::Header;
 use crate::data::preprocess::MeansOf;
 use crate::data::read::npy::read_npy_f32;
 use crate::data::{Array, Mask, Observations, Preprocessing, Rows};
 use crate::error::{Error, Result, Verb, action};
 use crate::noise::{Filter, Reference};
+use crate::numeric::linalg::Real;
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Counters};
 use crate::run::checksums::Checksums;
@@ -17,7 +19,7 @@ use crate::run::draws::{Draws, DrawsOfChains, DrawsPlace, KeptDraws};
 use crate::run::folder::{FEATURE_TABLE, RECONSTRUCTION, Run, TRACE, no_array};
 use crate::run::inputs;
 use crate::run::record::{Record, Recorded};
-use crate::run::settings::{Checked, Settings};
+use crate::run::settings::{Checked, Precision, Settings};
 use crate::run::trace::{self, TraceRow};
 use crate::structure::Structure;
 use std::path::{Path, PathBuf};
@@ -320,7 +322,42 @@ impl Fitted {
         if self.settings().input.is_empty() {
             return Err(no_array(&self.name()));
         }
-        Rows::open(&self.settings().input)
+        self.settings().rows()
+    }
+
+    /// Where features of images stand out; refused where the rows are no images.
+    pub fn standing_out(&self, threshold: Threshold, least_voxels: usize) -> Result<(StandingOut, &Header)> {
+        let Some(space) = &self.space else {
+            let problem =
+                "was not fitted to images, so its sites have no places in millimetres; give a run on .nii files";
+            return Err(Error::malformed(&self.name(), problem));
+        };
+        Ok((peaks::find(&self.found.features, space, threshold, least_voxels)?, space))
+    }
+
+    /// Visits the kept draws of the persistent features: K x grid, of unit norm with the signs of their means; NaN where a
+    /// draw does not have the feature, and outside of a mask.
+    pub fn for_each_draw(&self, visit: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
+        match self.checked.settings.precision {
+            Precision::F32 => self.visit_draws::<f32>(visit),
+            Precision::F64 => self.visit_draws::<f64>(visit),
+        }
+    }
+
+    fn visit_draws<R: Real>(&self, visit: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
+        let (draws, n_sites, means) = (self.draws()?, self.structure.n_sites(), &self.found.features.means);
+        for at in 0..draws.len() {
+            let images = unit_images(&draws.read::<R>(at)?.state.features, &self.shown());
+            let mut values = vec![f32::NAN; means.len() * n_sites];
+            for (image, place) in images.iter().zip(self.places(&images)) {
+                let Some(place) = place else { continue };
+                let sign = if dot(&image.values, &means[place]) < 0.0 { -1.0 } else { 1.0 };
+                let turned: Vec<f32> = image.values.iter().map(|x| sign * x).collect();
+                values[place * n_sites..][..n_sites].copy_from_slice(&self.mask.scatter(&turned, f32::NAN));
+            }
+            visit(&values)?;
+        }
+        Ok(())
     }
 
     /// The rows of the fit as they were prepared; from its inputs, unless they are given. Other rows are refused.

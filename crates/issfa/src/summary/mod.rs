@@ -5,10 +5,13 @@ pub mod diagnostics;
 pub mod export;
 pub mod features;
 mod fitted;
+pub mod labels;
 mod looking;
 pub mod overview;
+pub mod peaks;
 pub mod results;
 pub mod synchrony;
+pub mod templates;
 pub mod text;
 
 pub use aligned::AlignedDraw;

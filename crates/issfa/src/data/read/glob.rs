@@ -111,7 +111,7 @@ fn in_set(set: &[char], character: char) -> bool {
 }
 
 /// Runs of digits are compared as numbers; equal numbers written otherwise, as text.
-fn natural_order(one: &str, other: &str) -> Ordering {
+pub(super) fn natural_order(one: &str, other: &str) -> Ordering {
     let (mut left, mut right) = (one, other);
     loop {
         let [(head, rest), (other_head, other_rest)] = [split_run(left), split_run(right)];

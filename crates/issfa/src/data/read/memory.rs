@@ -45,7 +45,7 @@ impl Values {
         self.len() == 0
     }
 
-    fn copy_to(&self, first: usize, out: &mut [f64]) {
+    pub(super) fn copy_to(&self, first: usize, out: &mut [f64]) {
         let places = first..first + out.len();
         match self {
             Values::F32(values) => out.iter_mut().zip(&values[places]).for_each(|(to, x)| *to = f64::from(*x)),
@@ -54,7 +54,7 @@ impl Values {
     }
 
     /// Adds numbers at the end, in single precision as long as that holds all of them exactly.
-    fn append(&mut self, more: &[f64]) {
+    pub(super) fn append(&mut self, more: &[f64]) {
         let is_exact = |x: &f64| x.is_nan() || f64::from(*x as f32).to_bits() == x.to_bits();
         if let Values::F32(values) = self {
             // Without a way out early, so that many are looked at in one go.
@@ -238,6 +238,14 @@ impl RowSource for Remembered {
 
     fn has_header(&self) -> bool {
         self.source.has_header()
+    }
+
+    fn row_names(&self) -> Option<&[String]> {
+        self.source.row_names()
+    }
+
+    fn column_names(&self) -> Option<&[String]> {
+        self.source.column_names()
     }
 
     fn is_in_memory(&self) -> bool {

@@ -2,13 +2,17 @@
 
 pub mod csv;
 pub mod element;
+pub mod elsewhere;
 pub mod glob;
 pub mod gzip;
 pub mod memory;
 pub mod nifti;
 pub mod npy;
+pub mod npz;
 pub mod part;
+pub mod pictures;
 pub mod places;
+pub mod reading;
 pub mod text;
 
 use std::fs::{self, File};
@@ -21,9 +25,10 @@ use crate::data::nifti::Header;
 use crate::error::{Error, Result};
 
 pub use glob::expand_inputs;
+pub use reading::{Columns, Reading, RowsAxis};
 
 /// The endings of files that can be read, for messages.
-pub const ENDINGS: &str = ".npy, .csv, .tsv, .nii or .nii.gz";
+pub const ENDINGS: &str = ".npy, .npz, .csv, .tsv, .nii, .tif or .png";
 
 const CHECKSUM_PIECE: usize = 1 << 20;
 
@@ -66,6 +71,16 @@ pub trait RowSource: Send + Sync {
         checksum(self.path())
     }
 
+    /// What its rows are called, where the file says so.
+    fn row_names(&self) -> Option<&[String]> {
+        None
+    }
+
+    /// What its sites are called, where the file says so.
+    fn column_names(&self) -> Option<&[String]> {
+        None
+    }
+
     /// Whether the file has a line of names above its rows.
     fn has_header(&self) -> bool {
         false
@@ -76,13 +91,51 @@ pub trait RowSource: Send + Sync {
     fn read_rows(&self, first_row: usize, out: &mut [f64]) -> Result<()>;
 }
 
-/// Opens a file as rows, by its ending: `.npy`, `.csv`, `.tsv`, `.nii` or `.nii.gz`, in any case.
+/// Opens a file as rows, by its ending, in any case; or the pictures of a folder.
 pub fn open(path: &Path) -> Result<Box<dyn RowSource>> {
+    open_as(path, &Reading::default(), csv::Names::None)
+}
+
+/// [`open`] in a way that was asked for, where a table may have names of rows in its first column.
+fn open_as(path: &Path, reading: &Reading, names: csv::Names) -> Result<Box<dyn RowSource>> {
+    let is_array = npz::split(path).is_some() || ["npy", "npz"].contains(&ending(path).as_str());
+    if is_array {
+        return open_array(path, reading);
+    }
+    if reading.rows_axis == RowsAxis::Last && path.exists() && !csv::is_table(path) {
+        let problem = format!("is for arrays and tables; {} says itself which are its rows", path.display());
+        return Err(Error::setting("rows-axis", "last", problem));
+    }
+    let source = open_file_as(path, reading, names)?;
+    match &reading.columns {
+        Some(columns) if !csv::is_table(path) => Ok(Box::new(reading::Chosen::new(source, columns)?)),
+        _ => Ok(source),
+    }
+}
+
+fn open_array(path: &Path, reading: &Reading) -> Result<Box<dyn RowSource>> {
+    let is_archive = npz::split(path).is_some() || ending(path) == "npz";
+    let array = if is_archive { npz::open(path)? } else { npy::NpyRows::open(path)? };
+    let array = if reading.rows_axis == RowsAxis::Last { array.with_last_axis_first() } else { array };
+    match &reading.columns {
+        None => Ok(Box::new(array)),
+        Some(columns) => Ok(Box::new(reading::Chosen::new(Box::new(array), columns)?)),
+    }
+}
+
+fn open_file_as(path: &Path, reading: &Reading, names: csv::Names) -> Result<Box<dyn RowSource>> {
+    if path.exists()
+        && let Some(advice) = elsewhere::advice(path)
+    {
+        return Err(Error::malformed(path, advice));
+    }
+    if path.is_dir() {
+        return Ok(Box::new(pictures::Pictures::open_folder(path)?));
+    }
     check_is_file(path)?;
     match ending(path).as_str() {
-        "npy" => Ok(Box::new(npy::NpyRows::open(path)?)),
-        "csv" => Ok(Box::new(csv::TextTable::open_csv(path)?)),
-        "tsv" => Ok(Box::new(csv::TextTable::open_tsv(path)?)),
+        "csv" | "csv.gz" | "tsv" | "tsv.gz" => Ok(Box::new(csv::TextTable::open(path, reading, names)?)),
+        "png" | "tif" | "tiff" => Ok(Box::new(pictures::Pictures::open(path, &[path.to_path_buf()])?)),
         "nii" | "nii.gz" => Ok(Box::new(nifti::NiftiRows::open(path)?)),
         "hdr" | "img" | "hdr.gz" | "img.gz" => Err(Error::malformed(
             path,
@@ -93,9 +146,18 @@ pub fn open(path: &Path) -> Result<Box<dyn RowSource>> {
     }
 }
 
-/// Opens inputs as runs, each file one; 3-D images given together are the volumes of a single run.
-pub fn open_runs(paths: &[PathBuf]) -> Result<Vec<Box<dyn RowSource>>> {
-    let runs = paths.iter().map(|path| open(path)).collect::<Result<Vec<_>>>()?;
+/// Opens inputs as runs, each file one; 3-D images, and pictures, given together are the rows of a single run.
+pub fn open_runs(paths: &[PathBuf], reading: &Reading) -> Result<Vec<Box<dyn RowSource>>> {
+    if paths.len() > 1
+        && *reading == Reading::default()
+        && paths.iter().all(|path| pictures::is_picture(path) && path.is_file())
+    {
+        let all = pictures::Pictures::open(&paths[0], paths)?;
+        if all.n_rows() == paths.len() {
+            return Ok(vec![Box::new(all)]);
+        }
+    }
+    let runs = paths.iter().map(|path| open_as(path, reading, csv::Names::OfRows)).collect::<Result<Vec<_>>>()?;
     let is_volume = |run: &dyn RowSource| run.space().is_some_and(Header::is_single_volume);
     let volume = runs.iter().find(|run| is_volume(run.as_ref()));
     let other = runs.iter().find(|run| !is_volume(run.as_ref()));
@@ -122,14 +184,30 @@ fn ending(path: &Path) -> String {
     }
 }
 
-/// The xxh3-128 of a file's bytes, as 32 hexadecimal digits.
+/// The xxh3-128 of a file's bytes, as 32 hexadecimal digits; of one array of an archive, with its name; of a folder of
+/// pictures, with their names.
 pub fn checksum(path: &Path) -> Result<String> {
-    let mut file = open_file(path)?;
     let mut hasher = Xxh3::new();
+    if let Some((file, name)) = npz::split(path) {
+        add_file(&mut hasher, &file)?;
+        hasher.update(name.as_bytes());
+    } else if path.is_dir() {
+        for file in pictures::files(path)? {
+            hasher.update(file.file_name().unwrap_or_default().as_encoded_bytes());
+            add_file(&mut hasher, &file)?;
+        }
+    } else {
+        add_file(&mut hasher, path)?;
+    }
+    Ok(format!("{:032x}", hasher.digest128()))
+}
+
+fn add_file(hasher: &mut Xxh3, path: &Path) -> Result<()> {
+    let mut file = open_file(path)?;
     let mut piece = vec![0; CHECKSUM_PIECE];
     loop {
         match file.read(&mut piece) {
-            Ok(0) => return Ok(format!("{:032x}", hasher.digest128())),
+            Ok(0) => return Ok(()),
             Ok(n_bytes) => hasher.update(&piece[..n_bytes]),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(Error::read(path)(error)),
@@ -199,13 +277,13 @@ mod tests {
     #[test]
     fn what_cannot_be_opened_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let other = folder.path().join("data.mat");
+        let other = folder.path().join("data.xyz");
         fs::write(&other, "x").unwrap();
         let bare = folder.path().join("data");
         fs::write(&bare, "x").unwrap();
         let problem = |path: &Path| open(path).err().unwrap().to_string();
-        assert!(problem(&other).contains("data.mat") && problem(&other).contains(ENDINGS));
-        assert!(problem(&bare).contains(".npy, .csv, .tsv, .nii or .nii.gz"));
+        assert!(problem(&other).contains("data.xyz") && problem(&other).contains(ENDINGS));
+        assert!(problem(&bare).contains(".npy, .npz, .csv, .tsv, .nii, .tif or .png"));
         for (name, advice) in [("pair.hdr", "fslchfiletype"), ("pair.IMG.gz", "nibabel"), ("data.gz", ENDINGS)] {
             let path = folder.path().join(name);
             fs::write(&path, "x").unwrap();
@@ -227,7 +305,7 @@ mod tests {
         assert_eq!(checksum(&empty).unwrap(), "99aa06d3014798d86001c324468d497f");
         assert_eq!(checksum(&long).unwrap(), format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&bytes)));
         assert_eq!(checksum(&long).unwrap(), checksum(&same).unwrap());
-        assert!(checksum(folder.path()).is_err());
+        assert!(checksum(&folder.path().join("missing")).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! NumPy's .npy arrays, versions 1.0 to 3.0.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::element::{ByteOrder, Encoding, Kind};
 use super::places::PlacedFile;
@@ -28,27 +29,52 @@ pub struct NpyRows {
     /// Where the values begin in the file.
     data_start: usize,
     n_sites: usize,
+    /// The whole file, where it was unpacked into memory.
+    unpacked: Option<Arc<Vec<u8>>>,
+    /// Whether the axis of the rows, first in `shape`, is the last one in the file.
+    rows_are_last: bool,
 }
 
 impl NpyRows {
     /// Opens a file that has at least one row and one site.
     pub fn open(path: &Path) -> Result<NpyRows> {
-        let array = NpyRows::open_any(path)?;
-        if array.n_values() == 0 {
-            let shape = tuple(&array.header.shape);
-            return Err(Error::malformed(path, format!("the array is empty: its shape is {shape}")));
+        NpyRows::open_any(path)?.with_values()
+    }
+
+    /// A file that was unpacked; `path` is what messages call it.
+    pub fn of_unpacked(path: &Path, bytes: Vec<u8>) -> Result<NpyRows> {
+        NpyRows::from_file(path, Some(Arc::new(bytes)))?.with_values()
+    }
+
+    /// The same array, whose last axis counts the rows.
+    pub fn with_last_axis_first(mut self) -> NpyRows {
+        let n_values = self.n_values();
+        self.header.shape.rotate_right(1);
+        self.rows_are_last = self.header.shape.len() > 1;
+        self.n_sites = n_values / self.n_rows();
+        self
+    }
+
+    fn with_values(self) -> Result<NpyRows> {
+        if self.n_values() == 0 {
+            let shape = tuple(&self.header.shape);
+            return Err(Error::malformed(&self.path, format!("the array is empty: its shape is {shape}")));
         }
-        Ok(array)
+        Ok(self)
     }
 
     /// Opens a file that may have no rows or no sites, as our own results do when there are no features.
     fn open_any(path: &Path) -> Result<NpyRows> {
-        let file = PlacedFile::open(path)?;
+        NpyRows::from_file(path, None)
+    }
+
+    fn from_file(path: &Path, unpacked: Option<Arc<Vec<u8>>>) -> Result<NpyRows> {
+        let file = placed(path, &unpacked)?;
         let start = file.start(LONGEST_HEADER.min(header_bytes(&file.start(12)?)))?;
         let (header, data_start) = read_header(&start).map_err(|problem| Error::malformed(path, problem))?;
         let n_left = usize::try_from(file.n_bytes()).unwrap_or(usize::MAX) - data_start;
         let n_sites = header.check(n_left).map_err(|problem| Error::malformed(path, problem))?;
-        Ok(NpyRows { path: path.to_path_buf(), header, data_start, n_sites })
+        Ok(NpyRows { path: path.to_path_buf(), header, data_start, n_sites, unpacked, rows_are_last: false })
     }
 
     /// Known not to overflow, and the file to be long enough for it.
@@ -63,7 +89,7 @@ impl NpyRows {
 
     fn read_row_major(&self, first_row: usize, out: &mut [f64]) -> Result<()> {
         let (element, size) = (self.header.element, self.header.element.kind.size());
-        let (file, mut places) = (PlacedFile::open(&self.path)?, out.iter_mut());
+        let (file, mut places) = (placed(&self.path, &self.unpacked)?, out.iter_mut());
         let (first, n_bytes) = (self.place(first_row * self.n_sites), places.len() * size);
         file.for_each_piece(first, n_bytes, size, &mut |piece| {
             element.decode(piece, places.by_ref().take(piece.len() / size));
@@ -72,7 +98,7 @@ impl NpyRows {
 
     fn read_column_major(&self, first_row: usize, n_rows: usize, out: &mut [f64]) -> Result<()> {
         let (element, size) = (self.header.element, self.header.element.kind.size());
-        let file = PlacedFile::open(&self.path)?;
+        let file = placed(&self.path, &self.unpacked)?;
         let mut columns = vec![0; TILE_SITES * n_rows * size];
         for first_site in (0..self.n_sites).step_by(TILE_SITES) {
             let sites = first_site..(first_site + TILE_SITES).min(self.n_sites);
@@ -90,8 +116,23 @@ impl NpyRows {
         Ok(())
     }
 
-    /// The column-major number of a site, from its row-major number.
+    /// Rows that follow each other, with the sites of each in column-major order.
+    fn read_turned_rows(&self, first_row: usize, out: &mut [f64]) -> Result<()> {
+        self.read_row_major(first_row, out)?;
+        let places: Vec<usize> = (0..self.n_sites).map(|site| self.site_in_file(site)).collect();
+        for row in out.chunks_exact_mut(self.n_sites) {
+            let in_file = row.to_vec();
+            row.iter_mut().zip(&places).for_each(|(value, &place)| *value = in_file[place]);
+        }
+        Ok(())
+    }
+
+    /// The number of a site in the file, from its row-major number: column-major, unless the rows are the last axis of a
+    /// row-major file.
     fn site_in_file(&self, site: usize) -> usize {
+        if self.rows_are_last && self.header.layout == Layout::RowMajor {
+            return site;
+        }
         let (mut rest, mut in_file) = (site, 0);
         for &length in self.header.shape[1..].iter().rev() {
             in_file = in_file * length + rest % length;
@@ -120,10 +161,18 @@ impl RowSource for NpyRows {
 
     fn read_rows(&self, first_row: usize, out: &mut [f64]) -> Result<()> {
         let n_rows = rows_asked_for(self, first_row, out.len());
-        match self.header.layout {
-            Layout::RowMajor => self.read_row_major(first_row, out),
-            Layout::ColumnMajor => self.read_column_major(first_row, n_rows, out),
+        match (self.header.layout, self.rows_are_last) {
+            (Layout::RowMajor, false) => self.read_row_major(first_row, out),
+            (Layout::ColumnMajor, true) => self.read_turned_rows(first_row, out),
+            (Layout::ColumnMajor, false) | (Layout::RowMajor, true) => self.read_column_major(first_row, n_rows, out),
         }
+    }
+}
+
+fn placed(path: &Path, unpacked: &Option<Arc<Vec<u8>>>) -> Result<PlacedFile> {
+    match unpacked {
+        Some(bytes) => Ok(PlacedFile::unpacked(path, bytes.clone())),
+        None => PlacedFile::open(path),
     }
 }
 
@@ -473,6 +522,32 @@ mod tests {
         check("f2", [0x3c00, 0xc500, 0x0001].map(u16::to_le_bytes), [1.0, -5.0, 2f64.powi(-24)]);
         check("f4", [1.5, -0.1, f32::MAX].map(f32::to_le_bytes), [1.5, f64::from(-0.1f32), f64::from(f32::MAX)]);
         check("f8", [0.1, -1e300, f64::INFINITY].map(f64::to_le_bytes), [0.1, -1e300, f64::INFINITY]);
+    }
+
+    #[test]
+    fn the_last_axis_can_count_the_rows() {
+        let folder = Folder::new();
+        let bytes = |values: &[f64]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+        for shape in [&[2, 3, 4][..], &[5, 3], &[2, 1, 3, 2], &[4]] {
+            let n: usize = shape.iter().product();
+            let straight: Vec<f64> = (0..n).map(|x| x as f64).collect();
+            let n_rows = *shape.last().unwrap();
+            // Value v of the row-major array stands at row v % n_rows, site v / n_rows.
+            let n_sites = n / n_rows;
+            for (fortran_order, values) in [(false, straight), (true, column_major(shape))] {
+                let path = folder.file(&npy(&dict("<f8", fortran_order, shape), &bytes(&values)));
+                let source = NpyRows::open(&path).unwrap().with_last_axis_first();
+                assert_eq!((source.n_rows(), source.n_sites()), (n_rows, n_sites), "{shape:?}");
+                for (first, n) in [(0, n_rows), (n_rows - 1, 1)] {
+                    let mut out = vec![f64::NAN; n * n_sites];
+                    source.read_rows(first, &mut out).unwrap();
+                    for (at, value) in out.iter().enumerate() {
+                        let (row, site) = (first + at / n_sites, at % n_sites);
+                        assert_eq!(*value, (site * n_rows + row) as f64, "{shape:?} {fortran_order} {row} {site}");
+                    }
+                }
+            }
+        }
     }
 
     /// The row-major values 0, 1, 2.. of `shape`, in column-major order, found index by index.

@@ -58,6 +58,14 @@ impl RowSource for Part {
         self.source.is_in_memory()
     }
 
+    fn row_names(&self) -> Option<&[String]> {
+        self.source.row_names().map(|names| &names[self.first..self.first + self.n_rows])
+    }
+
+    fn column_names(&self) -> Option<&[String]> {
+        self.source.column_names()
+    }
+
     fn checksum(&self) -> Result<String> {
         self.source.checksum()
     }

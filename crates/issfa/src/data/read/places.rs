@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::open_file;
 use crate::error::{Error, Result};
@@ -14,8 +15,16 @@ pub const PIECE: usize = 1 << 18;
 /// many files need few descriptors.
 pub struct PlacedFile {
     path: PathBuf,
-    file: File,
+    bytes: Bytes,
     n_bytes: u64,
+}
+
+/// Where the bytes are.
+enum Bytes {
+    /// On disk.
+    File(File),
+    /// In memory: a file that was unpacked.
+    Memory(Arc<Vec<u8>>),
 }
 
 impl PlacedFile {
@@ -23,7 +32,13 @@ impl PlacedFile {
     pub fn open(path: &Path) -> Result<PlacedFile> {
         let file = open_file(path)?;
         let n_bytes = file.metadata().map_err(Error::read(path))?.len();
-        Ok(PlacedFile { path: path.to_path_buf(), file, n_bytes })
+        Ok(PlacedFile { path: path.to_path_buf(), bytes: Bytes::File(file), n_bytes })
+    }
+
+    /// A file that was unpacked; `path` is what messages call it.
+    pub fn unpacked(path: &Path, bytes: Arc<Vec<u8>>) -> PlacedFile {
+        let n_bytes = bytes.len() as u64;
+        PlacedFile { path: path.to_path_buf(), bytes: Bytes::Memory(bytes), n_bytes }
     }
 
     /// Its length when it was opened.
@@ -40,9 +55,16 @@ impl PlacedFile {
 
     /// Fills `bytes` from this place on.
     pub fn read(&self, place: u64, bytes: &mut [u8]) -> Result<()> {
-        read_exact_at(&self.file, place, bytes).map_err(|error| match error.kind() {
+        let file = match &self.bytes {
+            Bytes::File(file) => file,
+            Bytes::Memory(all) => {
+                bytes.copy_from_slice(&all[place as usize..][..bytes.len()]);
+                return Ok(());
+            }
+        };
+        read_exact_at(file, place, bytes).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => {
-                let n_bytes = self.file.metadata().map_or(self.n_bytes, |now| now.len());
+                let n_bytes = file.metadata().map_or(self.n_bytes, |now| now.len());
                 let problem =
                     format!("became shorter while it was read: it ends at {n_bytes} bytes; wait until it is whole");
                 Error::malformed(&self.path, problem)

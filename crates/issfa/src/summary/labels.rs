@@ -1,0 +1,52 @@
+//! Weights and features as tables under the names that the input gives to its rows and columns.
+
+use super::Fitted;
+use crate::data::Observations;
+use crate::data::read::csv::is_table;
+use crate::error::Result;
+use crate::numeric::files::write_atomically;
+use crate::run::folder::{LABELLED_FEATURES, LABELLED_WEIGHTS};
+use crate::run::inputs;
+use std::path::Path;
+
+/// Writes the tables of a fit into a folder, where an input has names; the inputs are read again for them.
+pub fn write(fitted: &Fitted, folder: &Path) -> Result<()> {
+    let settings = fitted.settings();
+    if !settings.input.iter().any(|path| is_table(path)) {
+        return Ok(());
+    }
+    let observations = inputs::open(&settings.rows()?, settings)?;
+    if let Some(names) = observations.column_names() {
+        let ids: Vec<u64> = fitted.found().features.table.iter().map(|row| row.id).collect();
+        let (k, features) = (ids.len(), fitted.features());
+        let value = |site: usize, feature: usize| features.values[feature * names.len() + site];
+        let rows = names.iter().enumerate().map(|(site, name)| (name, (0..k).map(|k| value(site, k)).collect()));
+        write_table(&folder.join(LABELLED_FEATURES), "column", &ids, rows)?;
+    }
+    let ids: Vec<u64> = fitted.found().features.table.iter().map(|row| row.id).collect();
+    write_weights(&observations, &ids, &fitted.weights().values, folder)
+}
+
+/// Writes the weights (rows x features) of observations whose rows have names.
+pub fn write_weights(observations: &Observations, ids: &[u64], weights: &[f32], folder: &Path) -> Result<()> {
+    let Some(names) = observations.row_names() else { return Ok(()) };
+    let of_row = |row: usize| weights[row * ids.len()..(row + 1) * ids.len()].to_vec();
+    let rows = names.iter().enumerate().map(|(row, name)| (name, of_row(row)));
+    write_table(&folder.join(LABELLED_WEIGHTS), "row", ids, rows)
+}
+
+fn write_table<'a>(
+    path: &Path,
+    what: &str,
+    ids: &[u64],
+    rows: impl Iterator<Item = (&'a String, Vec<f32>)>,
+) -> Result<()> {
+    let header: String = ids.iter().map(|id| format!("\tfeature_{id}")).collect();
+    let number = |x: &f32| if x.is_nan() { "\tn/a".to_string() } else { format!("\t{x:.6e}") };
+    let line = |(name, values): (&String, Vec<f32>)| {
+        let name = name.replace(['\t', '\n', '\r'], " ");
+        format!("{name}{}\n", values.iter().map(number).collect::<String>())
+    };
+    let text = format!("{what}{header}\n{}", rows.map(line).collect::<String>());
+    write_atomically(path, text.as_bytes())
+}
