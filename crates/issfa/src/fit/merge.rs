@@ -389,9 +389,9 @@ fn parts(run: &Run) -> Result<Vec<(&'static str, &'static str, Value)>> {
     Ok(vec![
         ("data", "record.side_checksums", value(Value::try_from(side))),
         ("settings", "structure", Value::String(structure.identity())),
-        ("settings", "the first sweep that may be kept", Value::Integer(run.checked.window.burn_in as i64 + 1)),
         ("settings", "the decomposition of the structure", Value::String(structure.probe())),
         ("settings", "", value(Value::try_from(settings))),
+        ("settings", "the first sweep that may be kept", Value::Integer(run.checked.window.burn_in as i64 + 1)),
         ("data", "record", value(Value::try_from(record))),
         ("data", "record.data_scale", Value::Float(scale)),
     ])
