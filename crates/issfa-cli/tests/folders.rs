@@ -364,6 +364,9 @@ fn links_in_a_run_folder_are_not_followed() {
 
 #[test]
 fn a_closed_terminal_stops_a_fit_at_a_checkpoint_unless_it_is_to_go_on() {
+    // The tests themselves may be under nohup, which children would inherit.
+    // SAFETY: the default action is no function of ours.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
     let bench = Bench::simulated();
     let child = endless(&bench, "run");
     for _ in 0..3 {

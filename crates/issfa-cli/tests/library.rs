@@ -159,7 +159,10 @@ fn chains_that_a_stop_did_not_reach_are_kept() {
     let mut session = Session::go_on(&short, fit_array::rows().unwrap(), 12).unwrap();
     assert_same(&session.fitted().unwrap().unwrap(), &short);
     let stop = Stop::default();
-    assert_eq!(session.run(&mut After(10, stop.clone())).unwrap(), Ending::Stopped);
+    // On one thread chains run one after the other.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let ending = pool.install(|| session.run(&mut After(10, stop.clone())));
+    assert_eq!(ending.unwrap(), Ending::Stopped);
     assert_eq!(session.fitted().unwrap().unwrap().trace().len(), 10 + 8);
     stop.clear();
     assert_eq!(session.run(&mut After(u64::MAX, stop)).unwrap(), Ending::Finished);
