@@ -355,7 +355,7 @@ fn chains_that_are_to_settle_have_the_same_looks_however_they_are_run() {
     let place = |name: &str| folder.path().join(name);
     let settings = Settings {
         chains: 2,
-        sweeps: 450,
+        sweeps: 650,
         until: Until::Settled,
         burn_in: Some(20),
         checkpoint_every: "0.1s".into(),
@@ -363,10 +363,10 @@ fn chains_that_are_to_settle_have_the_same_looks_however_they_are_run() {
     };
     run_fit::<f32>(&settings, &place("whole"), 1, u64::MAX);
     let run = Run::open(&place("whole")).unwrap();
-    assert_eq!(run.record.window, Some(Window { burn_in: 400, sweeps: 450 }), "not settled after 200, and after 400");
+    assert_eq!(run.record.window, Some(Window { burn_in: 400, sweeps: 650 }), "not settled after 200, and after 400");
     let fitted = Fitted::open(&place("whole")).unwrap();
-    assert_eq!(fitted.summary().n_kept, 2 * 25, "the first 400 sweeps of both chains are left out");
-    assert!(fitted.trace().len() == 2 * 450);
+    assert_eq!(fitted.summary().n_kept, 2 * 125, "the first 400 sweeps of both chains are left out");
+    assert!(fitted.trace().len() == 2 * 650);
     run_fit::<f32>(&settings, &place("groups"), 2, u64::MAX);
     assert_same(&place("whole"), &place("groups"), "two groups");
     // In the first chain, in the second window of the first chain, and in that of the second.

@@ -84,8 +84,8 @@ pub struct FitOptions {
     /// Iterations in all (default 1000; with --until settled at most so many, default 128000)
     #[arg(long)]
     pub sweeps: Option<u64>,
-    /// sweeps, or settled: go on until R-hat is at most 1.05 with 100 independent draws, looked at after 1000, 2000, 4000 ... sweeps
-    /// with the first half left out
+    /// sweeps, or settled: go on until R-hat is at most 1.05 with 100 independent draws (of the number of features, noise, theta,
+    /// likelihood, and of whether the largest features are there), looked at after 1000, 2000, 4000 ... sweeps with the first half left out
     #[arg(long, value_parser = named::<Until>(&["sweeps", "settled"]))]
     pub until: Option<Until>,
     /// Iterations left out at the start (default 500, or two thirds of a shorter run)

@@ -29,7 +29,8 @@ pub struct Options {
     /// The new number of sweeps; +500 adds to the old one
     #[arg(long, allow_hyphen_values = true)]
     sweeps: Option<String>,
-    /// sweeps, or settled: go on until R-hat is at most 1.05 with 100 independent draws
+    /// sweeps, or settled: go on until R-hat is at most 1.05 with 100 independent draws (of the number of features, noise, theta,
+    /// likelihood, and of whether the largest features are there)
     #[arg(long, value_parser = named::<Until>(&["sweeps", "settled"]))]
     until: Option<Until>,
     /// Stop again after this time: 90s, 5m, 2h
@@ -46,7 +47,9 @@ pub fn run(options: Options, job: &Job, common: &Common) -> Outcome {
         require(&options.run, "run folder with a checkpoint", "checkpoint/state.safetensors")?;
     }
     let sweeps = options.sweeps.as_deref().map(|text| new_sweeps(text, &run)).transpose()?;
-    run.checked = run.checked.extended(sweeps, options.until);
+    // So many more are so many more, whether chains have settled or not.
+    let adds = options.sweeps.as_deref().is_some_and(|text| text.starts_with('+'));
+    run.checked = run.checked.extended(sweeps, options.until.or(adds.then_some(Until::Sweeps)));
     let settings = &mut run.checked.settings;
     settings.time_budget = options.time_budget.clone();
     run.checked.time_budget =

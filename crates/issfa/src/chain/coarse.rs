@@ -57,8 +57,12 @@ pub struct Coarse<R> {
 }
 
 impl<R: Real> Coarse<R> {
-    /// The model at its smoothest modes; nothing where there are few modes, or where their order means little.
+    /// The model at its smoothest modes; nothing where there are few modes, where their order means little, or where cells were
+    /// not observed: taken for 0 they would make noise of some modes and none of others, and that look like features.
     pub fn of(model: &Model<R>) -> Option<Coarse<R>> {
+        if !model.domain.is_whole() {
+            return None;
+        }
         let prior_mean: Vec<f64> = model.priors.ln_theta.iter().map(|prior| prior.mean.exp()).collect();
         let modes = smoothest(&model.spectrum.precisions(&prior_mean))?;
         let (n_rows, n_modes) = (model.data.n_rows(), model.spectrum.n_modes());

@@ -303,6 +303,11 @@ impl<'a, R: Real> ChainRun<'a, R> {
 }
 
 impl Watcher<'_> {
+    /// Whether a stop was asked for, or the time is over.
+    pub fn is_over(&self) -> bool {
+        self.observer.wants_stop() || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
     fn next(&self, is_unfinished: bool, saved: Instant) -> Next {
         let is_late = is_unfinished && self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         match (self.observer.wants_stop(), is_late, saved.elapsed() >= self.save_every) {

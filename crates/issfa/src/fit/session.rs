@@ -195,7 +195,7 @@ impl Session {
             sweeps_to_come: 0,
         };
         let mut ending = self.engine.run(&mut watcher, &mut self.sink)?;
-        while ending == Ending::Finished && self.looks_further(watcher.observer)? {
+        while ending == Ending::Finished && self.looks_further(&mut watcher)? {
             ending = self.engine.run(&mut watcher, &mut self.sink)?;
         }
         if ending == Ending::Finished && self.about().is_first_of_all() {
@@ -206,7 +206,9 @@ impl Session {
 
     /// Whether a run that is to settle has not, and goes on: what it was looked at by is left out then, and as many sweeps are
     /// to come. The first of all ranks looks, for all.
-    fn looks_further(&mut self, observer: &mut dyn Observer) -> Result<bool> {
+    ///
+    /// Where a stop has come meanwhile, or the time is over, all stays as it is: it looks again when it goes on.
+    fn looks_further(&mut self, watcher: &mut Watcher) -> Result<bool> {
         let about = self.engine.about();
         let (sweeps, next, all) = (about.checked.window.sweeps, about.checked.next_window(), about.ranks.all.clone());
         if about.checked.settings.until == Until::Sweeps {
@@ -222,6 +224,8 @@ impl Session {
             restless.push(format!("and {n_more} more"));
         }
         let is_settled = ranks::told(all.as_ref(), || restless.is_empty());
+        let is_over = ranks::told(all.as_ref(), || watcher.is_over());
+        let observer = &mut *watcher.observer;
         match (is_settled, next) {
             (true, _) => observer.note(&format!("settled at sweep {sweeps}")),
             (false, None) => {
@@ -229,6 +233,10 @@ impl Session {
             }
             (false, Some(window)) => {
                 let (why, further) = (restless.join(", "), window.sweeps);
+                if is_over {
+                    observer.note(&format!("not settled at sweep {sweeps}: {why}"));
+                    return Ok(false);
+                }
                 observer.note(&format!("not settled at sweep {sweeps}: {why}; looks again at sweep {further}"));
                 self.engine.set_window(window);
                 let about = self.engine.about();
@@ -359,6 +367,7 @@ impl<R: Real> Engine for Task<R> {
         let about = &mut self.prepared.about;
         about.checked.window = window;
         about.record.window = about.checked.later_window();
+        (self.chains, self.found) = (BTreeMap::new(), None);
     }
 
     fn run(&mut self, watcher: &mut Watcher, sink: &mut Option<Box<dyn Sink>>) -> Result<Ending> {

@@ -25,9 +25,11 @@ pub(super) fn n_at_once(about: &About, n_chains: usize, bytes: usize) -> usize {
         return 1;
     }
     let wanted = n_chains.min(rayon::current_num_threads()).max(1);
-    // All have the data in common.
+    // All have the data in common, unless they are on disk; each may have those of a coarse start, a quarter of it at most.
     let data = (about.record.n_rows * about.mask.n_columns() * bytes) as u64;
-    let of_one = about.memory.saturating_sub(data).max(1);
+    let in_memory = if about.checked.settings.spill.is_some() { 0 } else { data };
+    let coarse = about.checked.coarse_sweeps().map_or(0, |_| data / 4);
+    let of_one = (about.memory.saturating_sub(in_memory) + coarse).max(1);
     let room = memory::available().map_or(wanted, |free| (free / of_one) as usize);
     wanted.min(room.max(1))
 }
@@ -57,6 +59,7 @@ pub(super) fn run<R: Real>(
         let mut observer = SharedObserver { observer: &observer, has_failed: &has_failed };
         let mut watcher = Watcher { observer: &mut observer, deadline, save_every, sweeps_to_come };
         let mut sink = shared.clone().map(|sink| Box::new(SharedSink(sink)) as Box<dyn Sink>);
+        let _guard = StopOthers(&has_failed);
         let ending = pool.install(|| chain.run(&mut watcher, &mut sink));
         has_failed.fetch_or(ending.is_err(), Ordering::Relaxed);
         ending
@@ -76,6 +79,15 @@ pub(super) fn run<R: Real>(
         mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
     });
     endings.into_iter().collect()
+}
+
+/// Ends the other chains where one panics.
+struct StopOthers<'a>(&'a AtomicBool);
+
+impl Drop for StopOthers<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_or(std::thread::panicking(), Ordering::Relaxed);
+    }
 }
 
 /// One of several who tell the same observer. They stop when one of them has failed.

@@ -17,9 +17,9 @@ use xxhash_rust::xxh3::Xxh3;
 const TABLE: Format = Format { separator: ',', remedy: "" };
 
 /// The columns of a trace; between them stand those of theta.
-const BEFORE_THETA: [&str; 8] =
-    ["chain", "sweep", "seconds", "n_modes", "n_features", "n_shared", "n_activations", "noise_variance"];
-const AFTER_THETA: [&str; 8] = [
+const BEFORE_THETA: [&str; 7] =
+    ["chain", "sweep", "seconds", "n_features", "n_shared", "n_activations", "noise_variance"];
+const AFTER_THETA: [&str; 9] = [
     "ibp_strength",
     "ibp_repulsion",
     "ln_likelihood",
@@ -28,6 +28,7 @@ const AFTER_THETA: [&str; 8] = [
     "deaths",
     "proposals",
     "heldout_residual",
+    "n_modes",
 ];
 
 /// The factors between the sampler's units and the user's.
@@ -129,7 +130,6 @@ impl TraceRow {
             self.chain.to_string(),
             self.sweep.to_string(),
             format!("{:.6}", self.seconds),
-            self.n_modes.to_string(),
             self.n_features.to_string(),
             self.n_shared.to_string(),
             self.n_activations.to_string(),
@@ -145,6 +145,7 @@ impl TraceRow {
             self.deaths.to_string(),
             self.proposals.to_string(),
             self.heldout_residual.map_or(String::new(), |x| format!("{x:?}")),
+            self.n_modes.to_string(),
         ];
         head.into_iter().chain(theta).chain(tail).collect()
     }

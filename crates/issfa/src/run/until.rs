@@ -70,9 +70,13 @@ impl Checked {
         (self.window != first).then_some(self.window)
     }
 
-    /// The window after this one, if there are sweeps left: what was looked at is left out, and as much comes on top.
+    /// The window after this one, if there are sweeps left: what was looked at is left out, and as much comes on top. Where
+    /// fewer sweeps are left than this window has, it is made longer instead.
     pub fn next_window(&self) -> Option<Window> {
-        let (done, cap) = (self.window.sweeps, self.settings.sweeps);
+        let (done, cap, burn_in) = (self.window.sweeps, self.settings.sweeps, self.window.burn_in);
+        if self.settings.until == Until::Settled && done < cap && cap - done < done - burn_in {
+            return Some(Window { sweeps: cap, burn_in });
+        }
         (self.settings.until == Until::Settled && done < cap).then(|| Window { sweeps: look(done, cap), burn_in: done })
     }
 
@@ -118,7 +122,13 @@ mod tests {
     #[test]
     fn windows_double_and_leave_out_what_came_before() {
         assert_eq!(windows(until_settled(3000, 500)), [(500, 1000), (1000, 2000), (2000, 3000)]);
-        assert_eq!(windows(until_settled(1000, 30)), [(30, 200), (200, 400), (400, 800), (800, 1000)]);
+        assert_eq!(windows(until_settled(1000, 30)), [(30, 200), (200, 400), (400, 800), (400, 1000)]);
+        assert_eq!(windows(until_settled(1600, 30)), [(30, 200), (200, 400), (400, 800), (800, 1600)]);
+        assert_eq!(
+            windows(until_settled(203, 100)),
+            [(100, 200), (100, 203)],
+            "no window is too short to keep anything"
+        );
         assert_eq!(windows(until_settled(100, 60)), [(60, 100)]);
         assert_eq!(windows(Settings::default().check().unwrap()), [(500, 1000)]);
     }

@@ -112,7 +112,9 @@ impl Overview {
         // A chain in burn-in has nothing to say yet.
         let kept: Vec<Vec<TraceRow>> =
             chains.iter().map(after).filter(|rows: &Vec<TraceRow>| !rows.is_empty()).collect();
-        let table = &fitted.found().features.table;
+        // What is left of a window that was let go says nothing of this one.
+        let nothing = Vec::new();
+        let table = if kept.is_empty() { &nothing } else { &fitted.found().features.table };
         let n_kept = kept.iter().map(|rows| rows.len() / fitted.checked.thin as usize).sum();
         // What noise of variance 1, in the units of the trace, is of the data's mean square.
         let noise_share = record.noise.as_ref().map_or(record.data_scale.powi(-2), |noise| noise.share);
