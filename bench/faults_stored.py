@@ -80,7 +80,8 @@ def digest(folder, name, out):
         return found.hexdigest()
     for path in sorted(folder.rglob("*")):
         inside = str(path.relative_to(folder))
-        if not path.is_file() or inside.endswith((".tmp", "config.toml")) or "checkpoint/" in inside:
+        # Some tell the time.
+        if not path.is_file() or inside.endswith((".tmp", "config.toml", "live.json", "report.html")) or "checkpoint/" in inside:
             continue
         if name == "resume" and inside.startswith("figures/"):
             continue
@@ -106,7 +107,7 @@ def make(binary, place, name, patience=PATIENCE, budget=None):
 
 def believed(sound):
     """The files that later commands read."""
-    shown_only = re.compile(r"features_z|weights_|activation_|figures/|\.nii\.gz$")
+    shown_only = re.compile(r"features_z|weights_|activation_|figures/|.*(live\.json|report\.html|\.nii\.gz)$")
     return [str(path.relative_to(sound)) for path in sorted(sound.rglob("*"))
             if path.is_file() and not shown_only.match(str(path.relative_to(sound)))]
 

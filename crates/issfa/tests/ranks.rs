@@ -203,7 +203,7 @@ fn same_on_any_number_of_ranks<R: Real>(case: Case) {
     assert_same(&out("1"), &out("stopped"), "3 ranks, then 2");
 }
 
-/// The first four sweeps look at 325 modes or so, on two tiles; one rank more than there are tiles, and a stop in between.
+/// The first four sweeps of whole rows look at 325 modes or so, on two tiles; one rank more than there are tiles, and a stop in between.
 fn same_with_a_coarse_start<R: Real>(case: Case) {
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings { sweeps: 8, ..settings(folder.path(), Case { large: true, ..case }) };
@@ -211,9 +211,10 @@ fn same_with_a_coarse_start<R: Real>(case: Case) {
     run_fit::<R>(&settings, &out("1"), 1, u64::MAX);
     let trace = fs::read_to_string(out("1").join("trace.csv")).unwrap();
     let n_modes: Vec<usize> =
-        trace.lines().skip(1).map(|row| row.split(',').nth(3).unwrap().parse().unwrap()).collect();
+        trace.lines().skip(1).map(|row| row.split(',').next_back().unwrap().parse().unwrap()).collect();
     let all = LARGE_GRID[0] * LARGE_GRID[1];
-    assert!(n_modes[..4].iter().all(|n| (257..=512).contains(n)), "{n_modes:?}");
+    let is_whole = !case.mask && !case.holes;
+    assert!(n_modes[..4].iter().all(|n| if is_whole { (257..=512).contains(n) } else { *n == all }), "{n_modes:?}");
     assert_eq!(n_modes[4..], [all; 4]);
     for size in [2, 3] {
         run_fit::<R>(&settings, &out(&size.to_string()), size, u64::MAX);
@@ -233,7 +234,7 @@ fn a_coarse_start() {
 }
 
 #[test]
-fn a_coarse_start_with_a_mask_and_missing_cells() {
+fn no_coarse_start_with_a_mask_and_missing_cells() {
     same_with_a_coarse_start::<f64>(Case { holes: true, mask: true, ..Case::default() });
 }
 
