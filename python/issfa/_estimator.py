@@ -124,6 +124,9 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         melodic=False,
         background=None,
         axes=None,
+        report="auto",
+        rows_axis="first",
+        columns=None,
         time_budget=None,
         checkpoint_every="60s",
         noise_reference=None,
@@ -166,6 +169,9 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.melodic = melodic
         self.background = background
         self.axes = axes
+        self.report = report
+        self.rows_axis = rows_axis
+        self.columns = columns
         self.time_budget = time_budget
         self.checkpoint_every = checkpoint_every
         self.noise_reference = noise_reference

@@ -234,7 +234,7 @@ impl PyFitted {
 
     /// Weights, activation and denoised versions of new rows.
     fn transform<'py>(&self, py: Python<'py>, given: Given, how: How, n_threads: usize) -> PyResult<Bound<'py, PyAny>> {
-        let (rows, how) = (given.rows()?, how.settings()?);
+        let (rows, how) = (given.rows(self.0.settings())?, how.settings()?);
         let found = self.work(py, n_threads, |fitted| fitted.transform_with(&rows, &how))?;
         let arrays = [found.weights, found.activation, found.reconstruction].map(|array| to_numpy(py, array));
         let [weights, activation, reconstruction] = arrays;
@@ -243,7 +243,7 @@ impl PyFitted {
 
     /// The share of the variance of hidden cells that is predicted.
     fn hidden_r2(&self, py: Python, given: Given, hide: f64, seed: u64, n_threads: usize) -> PyResult<f64> {
-        let (rows, how) = (given.rows()?, NewRowSettings::default());
+        let (rows, how) = (given.rows(self.0.settings())?, NewRowSettings::default());
         self.work(py, n_threads, |fitted| hidden::r2(fitted, &rows, &how, (hide, seed)))
     }
 

@@ -3,7 +3,7 @@
 use crate::rows::NumpyRows;
 use crate::words::to_python;
 use issfa::data::read::{RowSource, expand_inputs};
-use issfa::{Confounds, Rows};
+use issfa::{Confounds, Rows, Settings};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ pub struct Given<'py> {
 }
 
 impl Given<'_> {
-    /// The same for the library.
-    pub fn rows(&self) -> PyResult<Rows> {
+    /// The same for the library; files are read as the settings say.
+    pub fn rows(&self, settings: &Settings) -> PyResult<Rows> {
         let mut rows = match &self.arrays[..] {
-            [] => expand_inputs(&self.paths).and_then(|paths| Rows::open(&paths)),
+            [] => expand_inputs(&self.paths).and_then(|paths| Rows::open_as(&paths, &settings.reading()?)),
             arrays => {
                 let source = |(name, array): &(String, Bound<PyAny>)| -> PyResult<Arc<dyn RowSource>> {
                     Ok(Arc::new(NumpyRows::new(name, array)?))
@@ -52,7 +52,7 @@ impl Given<'_> {
         };
         rows = rows.with_confounds(self.confounds.iter().map(table).collect::<PyResult<_>>()?);
         if let Some(heldout) = &self.heldout {
-            rows = rows.with_heldout(heldout.extract::<Given>()?.rows()?);
+            rows = rows.with_heldout(heldout.extract::<Given>()?.rows(settings)?);
         }
         Ok(rows)
     }

@@ -183,7 +183,7 @@ pub fn fit(
     callback: Option<Py<PyAny>>,
 ) -> PyResult<Told> {
     let settings = settings::read(settings).map_err(to_python)?;
-    let rows = given.rows()?;
+    let rows = given.rows(&settings)?;
     run_and_wait(py, n_threads, callback, move |stop| begin(rows, settings, out, overwrite, stop))
 }
 
@@ -210,7 +210,7 @@ pub fn resume(
 ) -> PyResult<Told> {
     let fitted = fitted.inner();
     let rows = match given {
-        Some(given) => given.rows()?,
+        Some(given) => given.rows(fitted.settings())?,
         None => fitted.own_rows().map_err(to_python)?,
     };
     let budget = time_budget.map(|text| parse_duration("time-budget", &text)).transpose().map_err(to_python)?;
