@@ -26,7 +26,8 @@ def stop_after(n, error):
 
 def test_a_callback_sees_each_sweep_and_cannot_change_it(rows):
     seen = []
-    issfa.ISSFA(sweeps=9, chains=2, random_state=0).fit(rows, callback=seen.append)
+    # On one thread chains run one after the other.
+    issfa.ISSFA(sweeps=9, chains=2, random_state=0, n_jobs=1).fit(rows, callback=seen.append)
     assert [(sweep.chain, sweep.sweep) for sweep in seen] == [(chain, at) for chain in (1, 2) for at in range(1, 10)]
     last = seen[-1]
     assert isinstance(last, issfa.Sweep) and last.sweeps == 9 and last.n_features > 0 and last.seconds_left == 0

@@ -140,6 +140,10 @@ fn names_of_rows_and_columns_come_back() {
     for (cell, value) in cells.iter().zip(&values[shape[1]..]) {
         assert!((cell - value).abs() <= 1e-5 * value.abs().max(1e-3), "{cell} {value}");
     }
+    let turned = "day".to_string() + &(0..64).rev().map(|site| format!(",station {site}")).collect::<String>() + "\n";
+    bench.write("turned.csv", table(&rows_on_8x8(), ",", &turned, |row| format!("2020-03-{row:02},")));
+    let refusal = bench.fails(2, &format!("fit named.csv turned.csv --grid 8x8 --quiet {SHORT} --out other"));
+    assert!(refusal.contains("column 1 \"station 63\", which is \"station 0\" in"), "{refusal}");
     bench.ok("transform run named.csv --out new --quiet");
     assert!(text("new/labelled_weights.tsv").contains("\n2020-02-39\t"));
     bench.ok(&format!("fit named.csv --grid 8x8 --noise white --quiet {SHORT} --out run --overwrite"));

@@ -228,7 +228,7 @@ function showSettings() {
     }
   });
   fill(byId("settings"), heading("Settings, and how to make it again"),
-    el("p", {}, "The same bits come from"), el("pre", {}, command),
+    ...(command ? [el("p", {}, "The same bits come from"), el("pre", {}, command)] : []),
     el("details", {}, el("summary", {}, "Inputs and their checksums"), el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["file", "rows", "xxh3-128"].map((text) => el("th", { scope: "col" }, text)))),
       el("tbody", {}, checksums.map((one) => el("tr", {}, el("th", { scope: "row" }, one.path), el("td", {}, String(one.rows)), el("td", {}, el("code", {}, one.checksum)))))))),
     quantities, costs, spectrum,

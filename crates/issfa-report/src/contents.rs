@@ -74,7 +74,7 @@ impl Contents {
             "evaluation": options.evaluation,
             "settings": fitted.recorded().to_toml(),
             "checksums": checksums(fitted),
-            "command": format!("issfa fit --config {} --out AGAIN", fitted.name().join(CONFIG).display()),
+            "command": command(fitted),
             "methods": methods::paragraph(fitted),
             "references": methods::references(fitted),
         });
@@ -254,4 +254,12 @@ fn eigenvalues(fitted: &Fitted) -> Value {
 fn checksums(fitted: &Fitted) -> Vec<Value> {
     let input = |input: &issfa::run::record::InputRecord| json!({"path": input.path.display().to_string(), "rows": input.n_rows, "checksum": input.checksum});
     fitted.record().inputs.iter().map(input).collect()
+}
+
+/// What makes the same bits again: nothing does for a run that was merged, or that was stopped.
+fn command(fitted: &Fitted) -> Option<String> {
+    let overview = fitted.summary();
+    let is_whole = fitted.record().streams.is_empty() && overview.sweeps_done == overview.sweeps_planned;
+    let path = fitted.name().join(CONFIG).display().to_string().replace('\'', r"'\''");
+    is_whole.then(|| format!("issfa fit --config '{path}' --out AGAIN"))
 }

@@ -6,6 +6,9 @@ use issfa::data::grid::show_grid;
 /// What was done, in words.
 pub fn paragraph(fitted: &Fitted) -> String {
     let overview = fitted.summary();
+    if overview.n_kept == 0 {
+        return "No draw was kept yet, so that there is nothing to report.".into();
+    }
     let mut parts = vec![data(fitted), model(fitted), noise(fitted), sampling(fitted)];
     parts.push(format!(
         "Reported are posterior means of the {} features that were present in at least half of the kept sweeps, each of \
@@ -64,6 +67,13 @@ fn noise(fitted: &Fitted) -> String {
 fn sampling(fitted: &Fitted) -> String {
     let (settings, overview) = (fitted.settings(), fitted.summary());
     let chains = if overview.chains == 1 { "One chain".to_string() } else { format!("{} chains", overview.chains) };
+    let seeds = match &fitted.record().streams[..] {
+        [] => format!("seed {}", settings.seed),
+        merged => {
+            let seeds: Vec<String> = merged.iter().map(|stream| stream.seed.to_string()).collect();
+            format!("seeds {}", seeds.join(", "))
+        }
+    };
     let [r_hat, ess] = [
         overview.quantities.iter().map(|q| q.split_r_hat).fold(f64::NAN, f64::max),
         overview.quantities.iter().map(|q| q.effective_sample_size).fold(f64::NAN, f64::min),
@@ -77,10 +87,9 @@ fn sampling(fitted: &Fitted) -> String {
         )
     };
     format!(
-        "{chains} of {} sweeps of Markov chain Monte Carlo were drawn (seed {}), the first {} discarded and every {} of the \
+        "{chains} of {} sweeps of Markov chain Monte Carlo were drawn ({seeds}), the first {} discarded and every {} of the \
          others kept.{mixing}",
         overview.sweeps_done,
-        settings.seed,
         fitted.burn_in(),
         match settings.thin {
             None | Some(1) => "one".into(),

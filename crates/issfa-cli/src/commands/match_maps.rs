@@ -26,6 +26,7 @@ pub struct Options {
 
 pub fn run(options: Options, common: &Common) -> Outcome {
     let fitted = Fitted::open(&options.run)?;
+    fitted.check_kept()?;
     options.out.as_deref().map_or(Ok(()), |path| common.check_new_file(path))?;
     let matches = best_matches(&fitted, &options.templates)?;
     match &options.out {

@@ -34,6 +34,7 @@ pub struct Options {
 
 pub fn run(options: Options, common: &Common) -> Outcome {
     let fitted = Fitted::open(&options.run)?;
+    fitted.check_kept()?;
     [&options.out, &options.maps].into_iter().flatten().try_for_each(|path| common.check_new_file(path))?;
     let threshold = options.z.map_or(Threshold::OfRun, Threshold::Z);
     let (found, space) = fitted.standing_out(threshold, options.min_size)?;

@@ -86,6 +86,7 @@ impl Rows {
             check_source(source.as_ref(), &grid, &because(with_grid.as_ref()))?;
         }
         check_spaces(&sources)?;
+        check_names(&sources)?;
         Ok(Rows { sources, paths, runs: None, mask: None, confounds: Vec::new(), heldout: None })
     }
 
@@ -173,4 +174,23 @@ fn check_spaces(sources: &[Arc<dyn RowSource>]) -> Result<()> {
     let mut images = sources.iter().filter_map(|source| Some((source.path(), source.space()?)));
     let Some(first) = images.next() else { return Ok(()) };
     images.try_for_each(|image| check_same_place(first, image))
+}
+
+/// Refuses tables whose columns have other names, or the same in another order.
+fn check_names(sources: &[Arc<dyn RowSource>]) -> Result<()> {
+    let mut named = sources.iter().filter_map(|source| Some((source, source.column_names()?)));
+    let Some((first, expected)) = named.next() else { return Ok(()) };
+    for (source, found) in named {
+        if let Some(at) = found.iter().zip(expected).position(|(own, other)| own != other) {
+            let problem = format!(
+                "calls its column {} \"{}\", which is \"{}\" in {}; give all files the same columns in the same order",
+                at + 1,
+                found[at],
+                expected[at],
+                first.path().display()
+            );
+            return Err(Error::malformed(source.path(), problem));
+        }
+    }
+    Ok(())
 }

@@ -317,6 +317,11 @@ impl Fitted {
         Ok(draws)
     }
 
+    /// Refuses a run that has kept nothing yet.
+    pub fn check_kept(&self) -> Result<()> {
+        self.draws().map(|_| ())
+    }
+
     /// The rows of the fit from its files, where it has some.
     pub fn own_rows(&self) -> Result<Rows> {
         if self.settings().input.is_empty() {
