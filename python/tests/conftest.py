@@ -1,10 +1,15 @@
 """Data that the tests simulate, and the built command."""
 
+import signal
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+# A shell that runs the tests in the background has Ctrl-C ignored, and what is ignored is inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 GRID = (8, 12)
 REPOSITORY = Path(__file__).resolve().parents[2]
