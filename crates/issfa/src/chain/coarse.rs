@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernels::Turn;
 use crate::model::{InverseGammaPrior, Model, Priors, State};
 use crate::numeric::linalg::Real;
-use crate::spectral::Domain;
+use crate::spectral::{Domain, at_modes};
 
 /// One in so many modes is looked at.
 const SHARE: usize = 8;
@@ -52,8 +52,6 @@ pub struct Coarse<R> {
     pub model: Model<R>,
     modes: Vec<usize>,
     n_modes: usize,
-    /// The share of the grid's cells that were observed; the others count as 0 here, and so does their noise.
-    observed: f64,
 }
 
 impl<R: Real> Coarse<R> {
@@ -65,14 +63,13 @@ impl<R: Real> Coarse<R> {
         }
         let prior_mean: Vec<f64> = model.priors.ln_theta.iter().map(|prior| prior.mean.exp()).collect();
         let modes = smoothest(&model.spectrum.precisions(&prior_mean))?;
-        let (n_rows, n_modes) = (model.data.n_rows(), model.spectrum.n_modes());
-        let observed = model.n_cells() / (n_rows as f64 * n_modes as f64);
+        let n_modes = model.spectrum.n_modes();
         // A prior that counts for all cells counts for as many times those that are left.
         let share = modes.len() as f64 / n_modes as f64;
         let InverseGammaPrior { shape, scale } = model.priors.noise;
-        let noise = InverseGammaPrior { shape: share * shape, scale: share * observed * scale };
+        let noise = InverseGammaPrior { shape: share * shape, scale: share * scale };
         let priors = Priors { noise, ..model.priors.clone() };
-        let data = model.domain.at_modes(&model.data, &modes, model.comm.as_ref());
+        let data = at_modes(&model.data, &modes, model.comm.as_ref());
         let coarse = Model {
             max_features: model.max_features,
             birth_rounds: model.birth_rounds,
@@ -80,7 +77,7 @@ impl<R: Real> Coarse<R> {
             theta_step: model.theta_step,
             ..Model::with(data, Domain::Modes, model.spectrum.at_modes(&modes), priors, model.comm.clone())
         };
-        Some(Coarse { model: coarse, modes, n_modes, observed })
+        Some(Coarse { model: coarse, modes, n_modes })
     }
 
     /// What this model knows of a state that was given back. All ranks together.
@@ -100,7 +97,7 @@ impl<R: Real> Coarse<R> {
         let coarse = state.features.everywhere(self.model.comm.as_ref());
         let whole = coarse.spread_to(&self.modes, self.n_modes);
         let features = model.domain.own_part(whole, model.data.tiles());
-        State { features, noise_variance: state.noise_variance / self.observed, ..state }
+        State { features, ..state }
     }
 }
 

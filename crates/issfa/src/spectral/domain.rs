@@ -3,7 +3,7 @@
 //! Everything above asks a domain for projections, draws and means and need not know which it is. The two kernels that do
 //! something else where cells are missing (births, and the joining of twins) look at it once each.
 
-use super::{FeatureConditional, FeatureSpectra, OneByOne, Pass, Projections, SpectralData, Tiles, Window, chosen};
+use super::{FeatureConditional, FeatureSpectra, OneByOne, Pass, Projections, SpectralData, Tiles, Window};
 use crate::comm::Comm;
 use crate::numeric::linalg::Real;
 use crate::rng::Streams;
@@ -73,17 +73,6 @@ impl Domain {
         match self {
             Domain::Modes => spectrum,
             Domain::Cells(window) => window.one_at_columns(spectrum, &mut Vec::new()),
-        }
-    }
-
-    /// The spectra of all rows at some modes (ascending), what was not observed taken for 0: a start, not data.
-    pub fn at_modes<R: Real>(&self, data: &SpectralData<R>, modes: &[usize], comm: &dyn Comm) -> SpectralData<R> {
-        match self {
-            Domain::Modes => chosen::at_modes(data, modes, modes, comm, |_, _| {}),
-            Domain::Cells(window) => {
-                let columns: Vec<usize> = (0..data.n_modes()).collect();
-                chosen::at_modes(data, &columns, modes, comm, |row, scratch| window.to_modes(row, modes, scratch))
-            }
         }
     }
 

@@ -19,6 +19,7 @@ mod tiles;
 mod window;
 
 pub use crate::numeric::lanes::TILE;
+pub use chosen::at_modes;
 pub use domain::{Domain, FeatureDraw, Outside};
 pub use loadings::{Entry, Loadings};
 pub use pass::{FeatureConditional, OneByOne, Pass};

@@ -99,15 +99,6 @@ impl Window {
         FeatureSpectra::from_rows(self.structure.n_sites(), images.iter().map(Vec::as_slice))
     }
 
-    /// The spectrum at some modes of a row known at the columns and taken for 0 elsewhere.
-    pub(super) fn to_modes<R: Real>(&self, row: &mut Vec<R>, modes: &[usize], scratch: &mut Vec<R>) {
-        let mut image = vec![R::zero(); self.structure.n_sites()];
-        self.sites.iter().zip(row.iter()).for_each(|(&site, x)| image[site] = *x);
-        self.structure.apply(Direction::ToSpectrum, &mut image, scratch);
-        row.clear();
-        row.extend(modes.iter().map(|&mode| image[mode]));
-    }
-
     fn transform_all<R: Real>(&self, direction: Direction, images: &mut [Vec<R>]) {
         share(images.iter_mut(), Vec::new, |scratch, image| self.structure.apply(direction, image, scratch));
     }
