@@ -303,18 +303,22 @@ impl<'a, R: Real> ChainRun<'a, R> {
 }
 
 impl Watcher<'_> {
-    /// Whether a stop was asked for, or the time is over.
-    pub fn is_over(&self) -> bool {
-        self.observer.wants_stop() || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    /// Why to end before all sweeps are done, if there is a reason.
+    pub fn early(&self) -> Option<Ending> {
+        let is_late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        match (self.observer.wants_stop(), is_late) {
+            (true, _) => Some(Ending::Stopped),
+            (_, true) => Some(Ending::OutOfTime),
+            _ => None,
+        }
     }
 
     fn next(&self, is_unfinished: bool, saved: Instant) -> Next {
-        let is_late = is_unfinished && self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        match (self.observer.wants_stop(), is_late, saved.elapsed() >= self.save_every) {
-            (true, _, _) => Next::End(Ending::Stopped),
-            (_, true, _) => Next::End(Ending::OutOfTime),
-            (_, _, true) => Next::Save,
-            _ => Next::GoOn,
+        // All sweeps are done: it is too late to be late.
+        match self.early().filter(|early| is_unfinished || *early == Ending::Stopped) {
+            Some(early) => Next::End(early),
+            None if saved.elapsed() >= self.save_every => Next::Save,
+            None => Next::GoOn,
         }
     }
 }

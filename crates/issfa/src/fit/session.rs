@@ -195,7 +195,11 @@ impl Session {
             sweeps_to_come: 0,
         };
         let mut ending = self.engine.run(&mut watcher, &mut self.sink)?;
-        while ending == Ending::Finished && self.looks_further(&mut watcher)? {
+        while ending == Ending::Finished && self.about().checked.settings.until == Until::Settled {
+            if let Some(end) = self.look(&mut watcher)? {
+                ending = end;
+                break;
+            }
             ending = self.engine.run(&mut watcher, &mut self.sink)?;
         }
         if ending == Ending::Finished && self.about().is_first_of_all() {
@@ -204,16 +208,13 @@ impl Session {
         Ok(ending)
     }
 
-    /// Whether a run that is to settle has not, and goes on: what it was looked at by is left out then, and as many sweeps are
-    /// to come. The first of all ranks looks, for all.
+    /// Looks at whether a run has settled, and says how it ends; nothing where it goes on: what it was looked at by is left out
+    /// then, and as many sweeps are to come. The first of all ranks looks, for all.
     ///
     /// Where a stop has come meanwhile, or the time is over, all stays as it is: it looks again when it goes on.
-    fn looks_further(&mut self, watcher: &mut Watcher) -> Result<bool> {
+    fn look(&mut self, watcher: &mut Watcher) -> Result<Option<Ending>> {
         let about = self.engine.about();
         let (sweeps, next, all) = (about.checked.window.sweeps, about.checked.next_window(), about.ranks.all.clone());
-        if about.checked.settings.until == Until::Sweeps {
-            return Ok(false);
-        }
         all.all_gather(&[]);
         let mut restless = match self.fitted()? {
             Some(fitted) if about.is_first_of_all() => fitted.summary().restless(),
@@ -224,27 +225,26 @@ impl Session {
             restless.push(format!("and {n_more} more"));
         }
         let is_settled = ranks::told(all.as_ref(), || restless.is_empty());
-        let is_over = ranks::told(all.as_ref(), || watcher.is_over());
-        let observer = &mut *watcher.observer;
-        match (is_settled, next) {
-            (true, _) => observer.note(&format!("settled at sweep {sweeps}")),
-            (false, None) => {
-                observer.note(&format!("not settled, and all {sweeps} sweeps are used up: {}", restless.join(", ")));
-            }
-            (false, Some(window)) => {
-                let (why, further) = (restless.join(", "), window.sweeps);
-                if is_over {
-                    observer.note(&format!("not settled at sweep {sweeps}: {why}"));
-                    return Ok(false);
-                }
-                observer.note(&format!("not settled at sweep {sweeps}: {why}; looks again at sweep {further}"));
-                self.engine.set_window(window);
-                let about = self.engine.about();
-                self.sink.as_mut().filter(|_| about.is_first_of_all()).map_or(Ok(()), |sink| sink.go_on(about))?;
-                all.all_gather(&[]);
-            }
+        let early = about.ranks.end(watcher.early().unwrap_or(Ending::Finished));
+        let (why, observer) = (restless.join(", "), &mut *watcher.observer);
+        if is_settled {
+            observer.note(&format!("settled at sweep {sweeps}"));
+            return Ok(Some(Ending::Finished));
         }
-        Ok(!is_settled && next.is_some())
+        let Some(window) = next else {
+            observer.note(&format!("not settled, and all {sweeps} sweeps are used up: {why}"));
+            return Ok(Some(Ending::Finished));
+        };
+        if early != Ending::Finished {
+            observer.note(&format!("not settled at sweep {sweeps}: {why}"));
+            return Ok(Some(early));
+        }
+        observer.note(&format!("not settled at sweep {sweeps}: {why}; looks again at sweep {}", window.sweeps));
+        self.engine.set_window(window);
+        let about = self.engine.about();
+        self.sink.as_mut().filter(|_| about.is_first_of_all()).map_or(Ok(()), |sink| sink.go_on(about))?;
+        all.all_gather(&[]);
+        Ok(None)
     }
 
     /// The eigenvalues of the data and the evidence for principal components, where they take little time beside the fit.
