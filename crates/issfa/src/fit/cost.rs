@@ -3,6 +3,7 @@
 //! The counts follow the code: one line a message, in the order of the sweep. Tests compare them with what was sent. What comes
 //! to rank 0 at kept sweeps and checkpoints (all features), and in every sweep with held-out rows, is not among them.
 
+use crate::kernels::unique_features::offers;
 use crate::kernels::{Kernel, pair_rotation};
 use crate::numeric::lanes::TILE;
 use std::collections::BTreeMap;
@@ -111,7 +112,11 @@ pub fn messages(size: &Size, n_ranks: usize) -> Vec<Message> {
     list.push(message(Way::Gather, size.turned_pairs, t / ranks * (1.0 + 16.0 * size.active_per_row / k.max(1.0))));
     let rounds = f64::from(size.birth_rounds);
     let per_proposal = if size.n_grid.is_some() { columns * bytes / ranks } else { 8.0 * own_tiles };
-    list.push(message(Way::Gather, rounds, size.proposals / rounds.max(1.0) * per_proposal));
+    let offers = offers::expected(size.n_rows, size.n_features, size.active_per_row, size.n_grid.is_none());
+    let proposals = (size.proposals - offers).max(0.0);
+    list.push(message(Way::Gather, rounds, proposals / rounds.max(1.0) * per_proposal));
+    let per_offer = if size.n_grid.is_some() { per_proposal } else { offers::SHOWN as f64 * per_proposal };
+    list.push(message(Way::Gather, 1.0, offers * per_offer));
     let p = size.n_theta as f64;
     if size.n_grid.is_none() {
         list.push(message(Way::Gather, THETA_DERIVATIVES, 8.0 * own_tiles * (1.0 + p + p * p)));

@@ -5,6 +5,7 @@ use crate::data::{Rows, memory};
 use crate::error::{Error, Result};
 use crate::fit::cost::{self, Network, Size};
 use crate::fit::{Prepared, Request, memory_needed};
+use crate::kernels::unique_features::offers;
 use crate::kernels::{Kernel, pair_rotation};
 use crate::numeric::linalg::Real;
 use crate::run::inputs;
@@ -288,14 +289,17 @@ struct Work {
     n_sites: f64,
     /// Features that a row uses, out of all.
     density: f64,
+    is_whole: bool,
 }
 
 /// Eigenvectors take so many times as long as as many products in a matrix product, and so many products for each n^3.
 const EIGENVECTORS: f64 = 15.0;
+/// Rows that are proposed unique features from the prior in a sweep, about.
+const BIRTH_PROPOSALS: f64 = 100.0;
 
 impl Work {
     fn of(&self, kernel: &str, k: f64) -> f64 {
-        let Work { n_rows, n_sites, density } = *self;
+        let Work { n_rows, n_sites, density, .. } = *self;
         if kernel == Kernel::Features.name() {
             // The pass over the data; rotations and products of features; eigenvectors of the smaller of W'W and W W'.
             let pass = 2.0 * n_rows * n_sites * k;
@@ -308,8 +312,14 @@ impl Work {
         if kernel == Kernel::PairRotation.name() {
             return n_rows * pair_rotation::n_pairs(k.round() as usize, n_sites as usize).max(1) as f64;
         }
-        if kernel == Kernel::UniqueFeatures.name() || kernel == Kernel::TidyUp.name() {
-            return n_sites * (50.0 + 2.0 * density * k);
+        let per_candidate = n_sites * (50.0 + 2.0 * density * k);
+        if kernel == Kernel::TidyUp.name() {
+            return per_candidate;
+        }
+        if kernel == Kernel::UniqueFeatures.name() {
+            // Features are offered to more rows where there are more features.
+            let offers = offers::expected(n_rows as usize, k.round() as usize, density * k, self.is_whole);
+            return (offers + BIRTH_PROPOSALS) * per_candidate;
         }
         1.0
     }
@@ -327,7 +337,9 @@ fn kernel_seconds(slices: &[Measured; 2], n_rows: usize, n_features: usize) -> B
         let most = seconds / whole.n_rows as f64;
         let per_row = ((seconds - of(half, name)) / extra_rows).clamp(least * most, most);
         let at_all_rows = seconds + per_row * (n_rows as f64 - whole.n_rows as f64);
-        let work = |k: f64| Work { n_rows: n_rows as f64, n_sites: whole.n_sites, density: whole.density }.of(name, k);
+        let Measured { n_sites, density, is_partial, .. } = *whole;
+        let size = Work { n_rows: n_rows as f64, n_sites, density, is_whole: !is_partial };
+        let work = |k: f64| size.of(name, k);
         (*name, at_all_rows * work(n_features as f64) / work(whole.n_features))
     };
     whole.kernels.iter().map(kernel).collect()

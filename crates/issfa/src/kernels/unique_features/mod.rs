@@ -4,6 +4,8 @@
 //! features each. A set is proposed from the prior and accepted by the ratio of the marginal likelihoods of the
 //! row's residual (spectra integrated out); on acceptance the spectra are drawn from their conditional.
 
+pub mod offers;
+
 use super::{Info, Phase, Turn, metropolis};
 use crate::model::{Entry, Loadings, Model, State, ibp, simulate};
 use crate::numeric::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
@@ -51,7 +53,8 @@ struct Newborn {
     weight_precision: f64,
 }
 
-/// Proposes a new set of unique features to every row, as many rounds as the model says.
+/// Proposes a new set of unique features to every row, as many rounds as the model says; after them, and after the first two
+/// thirds of burn-in, some rows are offered features one by one.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn) -> Info {
     let precisions = model.spectrum.precisions(&state.theta());
     let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
@@ -60,27 +63,24 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
         Domain::Modes => None,
         Domain::Cells(window) => Some(Images::new(model, window, state, projections)),
     };
-    for round in 0..model.birth_rounds {
-        let round = Round { turn, number: round };
-        let mut candidates = propose(model, state, round);
+    let with_offers = u32::from(turn.phase != Phase::BurnIn);
+    for number in 0..model.birth_rounds + with_offers {
+        let round = Round { turn, number };
+        let (mut candidates, shown) = if number < model.birth_rounds {
+            (propose(model, state, round), Vec::new())
+        } else {
+            offers::make(model, state, round)
+        };
         info.proposed += candidates.len() as u32;
         // Where rows have cells that were not observed, these are drawn first, anew in each round.
         let completed = images.as_ref().map(|images| complete(model, state, images, &mut candidates, round));
         let rows = completed.as_ref().map_or(Rows::Data(&model.data), Rows::Residuals);
-        let ratios = ln_ratios(model, rows, state, &candidates, &variances);
-        let mut n_features = state.n_features();
-        let mut ratios = ratios.iter();
-        candidates.retain(|candidate| {
-            let ln_ratio = *ratios.next().expect("one ratio a candidate");
-            let mut stream = round.stream(Purpose::UniqueProposals, 2 * candidate.row as u64 + 1);
-            let accepted = metropolis::accept(ln_ratio, &mut stream);
-            let after = n_features - candidate.old.len() + candidate.new.len();
-            let keep = accepted && (after <= model.max_features || after <= n_features);
-            if keep {
-                n_features = after;
-            }
-            keep
-        });
+        if number < model.birth_rounds {
+            choose(model, rows, state, &mut candidates, &variances, round);
+        } else {
+            offers::choose(model, rows, state, &mut candidates, &shown, &variances, round);
+        }
+        keep_within(model.max_features, state.n_features(), &mut candidates);
         info.accepted += candidates.len() as u32;
         if candidates.is_empty() {
             continue;
@@ -92,6 +92,36 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
         images.iter_mut().for_each(|images| images.add_newborns(state));
     }
     info
+}
+
+/// Leaves the candidates that are accepted.
+fn choose<R: Real>(
+    model: &Model<R>,
+    rows: Rows<R>,
+    state: &State<R>,
+    candidates: &mut Vec<Candidate>,
+    variances: &[f64],
+    round: Round,
+) {
+    let ratios = ln_ratios(model, rows, state, candidates, variances);
+    let mut ratios = ratios.iter();
+    candidates.retain(|candidate| {
+        let ln_ratio = *ratios.next().expect("one ratio a candidate");
+        let mut stream = round.stream(Purpose::UniqueProposals, 2 * candidate.row as u64 + 1);
+        metropolis::accept(ln_ratio, &mut stream)
+    });
+}
+
+/// Leaves the candidates, in order, with which there are not more features than there may be, unless they make them fewer.
+fn keep_within(max_features: usize, mut n_features: usize, candidates: &mut Vec<Candidate>) {
+    candidates.retain(|candidate| {
+        let after = n_features - candidate.old.len() + candidate.new.len();
+        let keep = after <= max_features || after <= n_features;
+        if keep {
+            n_features = after;
+        }
+        keep
+    });
 }
 
 /// One round of proposals, with streams of its own.
@@ -149,23 +179,32 @@ fn propose<R: Real>(model: &Model<R>, state: &State<R>, round: Round) -> Vec<Can
     let mut candidates = Vec::new();
     for row in 0..n_rows {
         let n_new = ibp::draw_poisson(rate, &mut counts);
-        let is_unique = |entry: &&Entry| state.loadings.counts()[entry.feature] == 1;
-        let unique = || state.loadings.row(row).iter().filter(is_unique);
-        if n_new == 0 && unique().next().is_none() {
+        if n_new == 0 && unique_of(state, row).next().is_none() {
             continue;
         }
         let mut stream = round.stream(Purpose::UniqueProposals, 2 * row as u64);
-        let new: Vec<Newborn> = (0..n_new).map(|_| newborn(model, &mut stream)).collect();
-        candidates.push(Candidate {
-            row,
-            place: row,
-            old: unique().map(|entry| entry.feature).collect(),
-            old_energy: unique().map(|entry| entry.weight.powi(2)).sum(),
-            new_energy: new.iter().map(|born| born.weight.powi(2)).sum(),
-            new,
-        });
+        let new = (0..n_new).map(|_| newborn(model, &mut stream)).collect();
+        candidates.push(Candidate::new(state, row, new));
     }
     candidates
+}
+
+/// What no other row uses.
+fn unique_of<R>(state: &State<R>, row: usize) -> impl Iterator<Item = &Entry> {
+    state.loadings.row(row).iter().filter(|entry| state.loadings.counts()[entry.feature] == 1)
+}
+
+impl Candidate {
+    fn new<R>(state: &State<R>, row: usize, new: Vec<Newborn>) -> Candidate {
+        Candidate {
+            row,
+            place: row,
+            old: unique_of(state, row).map(|entry| entry.feature).collect(),
+            old_energy: unique_of(state, row).map(|entry| entry.weight.powi(2)).sum(),
+            new_energy: new.iter().map(|born| born.weight.powi(2)).sum(),
+            new,
+        }
+    }
 }
 
 /// The residuals of all candidates' rows with what was not observed drawn given the state.
