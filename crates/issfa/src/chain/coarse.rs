@@ -6,18 +6,19 @@
 use super::sweep::{self, SweepInfo};
 use super::{Chain, Schedule};
 use crate::error::Result;
-use crate::kernels::Turn;
+use crate::kernels::{Kernel, Turn};
 use crate::model::{InverseGammaPrior, Model, Priors, State};
 use crate::numeric::linalg::Real;
 use crate::spectral::{Domain, at_modes};
 
-/// One in so many modes is looked at.
-const SHARE: usize = 8;
+/// One in so many modes is looked at, about.
+pub const SHARE: usize = 8;
 /// Fewer modes than this are not worth it.
 const LEAST_MODES: usize = 256;
 /// The most sweeps that are coarse.
 const MOST_SWEEPS: u64 = 20;
-/// How often a coarse sweep goes through its kernels: it costs little, and looking for features takes many rounds.
+/// How often a coarse sweep goes through its kernels: it costs little, and looking for features takes many rounds. Pairs are
+/// turned in the last round only: that costs as much as in any sweep.
 const ROUNDS: u64 = 3;
 /// The streams of a round are those of a sweep that no chain has.
 const APART: u64 = 1 << 44;
@@ -35,9 +36,12 @@ impl<R: Real> Chain<R> {
     pub fn coarse_step(&mut self, model: &Model<R>, schedule: &Schedule) -> Result<SweepInfo> {
         self.sweep += 1;
         let (mut all, phase) = (SweepInfo::default(), schedule.phase(self.sweep));
+        let often: Vec<Kernel> =
+            schedule.kernels.iter().copied().filter(|kernel| *kernel != Kernel::PairRotation).collect();
         for round in 0..ROUNDS {
             let turn = Turn { streams: schedule.streams(self.sweep + round * APART), phase };
-            let info = sweep::run(&schedule.kernels, model, &mut self.state, &mut self.projections, &turn);
+            let kernels = if round + 1 < ROUNDS { &often } else { &schedule.kernels };
+            let info = sweep::run(kernels, model, &mut self.state, &mut self.projections, &turn);
             self.check_sound(model, &info)?;
             all.steps.extend(info.steps);
             all.squared_residual = info.squared_residual;

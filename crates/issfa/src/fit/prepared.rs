@@ -3,7 +3,7 @@
 use super::heldout::{heldout_checksum, heldout_rows, load_heldout};
 use super::noise::{self, Noise};
 use super::{Ranks, agreement, ranks};
-use crate::chain::coarse::Coarse;
+use crate::chain::coarse::{self, Coarse};
 use crate::chain::posterior::Shown;
 use crate::chain::{Schedule, init};
 use crate::comm::Comm;
@@ -22,7 +22,7 @@ use crate::run::codec::{put_preprocessing, take_preprocessing};
 use crate::run::folder::Run;
 use crate::run::inputs;
 use crate::run::record::{ChainStream, InputRecord, Record, Recorded};
-use crate::run::settings::{Checked, FORMAT, Init, Settings};
+use crate::run::settings::{Checked, FORMAT, Init, Settings, Start};
 use crate::run::trace::UserUnits;
 use crate::run::until::Window;
 use crate::spectral::load::{Loaded, training_rows};
@@ -114,8 +114,8 @@ pub struct Prepared<R> {
 }
 
 /// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments and products, means and
-/// slopes of every run. Under a mask features are drawn by way of the whole grid, several times over. Ranks share the data;
-/// the figure is that of rank 0, which keeps the rest.
+/// slopes of every run; of whole rows also what a coarse start looks at. Under a mask features are drawn by way of the whole
+/// grid, several times over. Ranks share the data; the figure is that of rank 0, which keeps the rest.
 pub fn memory_needed(
     observations: &Observations,
     (n_rows, n_columns): (usize, usize),
@@ -131,11 +131,13 @@ pub fn memory_needed(
     let is_masked = n_columns < n_grid || observations.may_have_holes();
     let features = 64 * (n_grid * (2 * bytes + if is_masked { 40 } else { 0 }) + 20 * n_columns);
     let data = if settings.spill.is_some() { SPILL_CHUNK_BYTES as u128 } else { cells * bytes / n_ranks };
+    let coarse =
+        if is_masked || settings.start == Start::Full { 0 } else { cells * bytes / coarse::SHARE as u128 / n_ranks };
     // Every thread adds up products of all rows with all features.
     let products = 64 * 8 * n_rows * (3 + rayon::current_num_threads() as u128);
     let nuisance = 2 * 8 * n_runs * n_columns * (1 + observations.covariates().n_columns() as u128);
     let reconstruction = if settings.reconstruct { 4 * n_rows * n_grid } else { 0 };
-    let all = data + u128::from(sample) + reconstruction + features + products + nuisance + (64 << 20);
+    let all = data + coarse + u128::from(sample) + reconstruction + features + products + nuisance + (64 << 20);
     u64::try_from(all).unwrap_or(u64::MAX)
 }
 

@@ -25,11 +25,10 @@ pub(super) fn n_at_once(about: &About, n_chains: usize, bytes: usize) -> usize {
         return 1;
     }
     let wanted = n_chains.min(rayon::current_num_threads()).max(1);
-    // All have the data in common, unless they are on disk; each may have those of a coarse start, a quarter of it at most.
+    // All have the data in common, unless they are on disk; what a coarse start looks at is each one's own.
     let data = (about.record.n_rows * about.mask.n_columns() * bytes) as u64;
     let in_memory = if about.checked.settings.spill.is_some() { 0 } else { data };
-    let coarse = about.checked.coarse_sweeps().map_or(0, |_| data / 4);
-    let of_one = (about.memory.saturating_sub(in_memory) + coarse).max(1);
+    let of_one = about.memory.saturating_sub(in_memory).max(1);
     let room = memory::available().map_or(wanted, |free| (free / of_one) as usize);
     wanted.min(room.max(1))
 }
