@@ -750,7 +750,7 @@ impl PairCase {
         let inner = |row: usize| {
             let others = state.loadings.row(row).iter().filter(|entry| !features.contains(&entry.feature));
             let explained = |f: usize| others.clone().map(|entry| entry.weight * at(entry.feature, f)).sum::<f64>();
-            RowView { inner: features.map(|f| projections.row(row)[f] - explained(f)), own_gram: None }
+            RowView { inner: features.map(|f| projections.row(row)[f] - explained(f)), own: None }
         };
         PairCase {
             features,

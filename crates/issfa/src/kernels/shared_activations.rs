@@ -5,7 +5,7 @@
 //! independent. Features are visited in a random order: the storage order knows their age, and a scan that depends
 //! on the state would bias the posterior.
 
-use super::{Info, Phase, Turn, refresh};
+use super::{Info, Phase, Turn, local_precisions, refresh};
 use crate::comm::{Comm, part_of};
 use crate::model::{Entry, Model, NormalPrior, State, ibp};
 use crate::numeric::bytes::Element;
@@ -112,7 +112,8 @@ pub(crate) fn update_in_order<R: Real>(
         shuffled[..n_rows / 2].iter().for_each(|&row| in_first[row] = true);
         for half in 0..2 {
             let changing: Vec<bool> = in_first.iter().map(|&first| first == (half == 0)).collect();
-            let half = Half { streams: &turn.streams, part: 2 * row_sweep + half, changing: &changing };
+            let (part, tails) = (2 * row_sweep + half, model.priors.weight_tails);
+            let half = Half { streams: &turn.streams, part, changing: &changing, tails };
             half.update(model.comm.as_ref(), state, projections, &arrange);
         }
     }
@@ -127,6 +128,8 @@ struct Half<'a> {
     part: u32,
     /// By row.
     changing: &'a [bool],
+    /// Of Student weights.
+    tails: Option<f64>,
 }
 
 impl Half<'_> {
@@ -137,7 +140,7 @@ impl Half<'_> {
         projections: &Projections<R>,
         arrange: impl Fn(&mut [usize], &mut Stream),
     ) {
-        let Half { streams, part, changing } = *self;
+        let Half { streams, part, changing, tails } = *self;
         let mut stream = streams.stream(Purpose::RowSplit, part, 1);
         let terms = feature_terms(state, projections, changing, &mut stream);
         let features: Vec<ReadyTerms> = terms.iter().map(ReadyTerms::new).collect();
@@ -150,12 +153,15 @@ impl Half<'_> {
             let chunks = chunks.map(|(at, rows)| (own.start + at, rows));
             let work = |scratch: &mut RowScratch, (chunk, rows): (usize, &mut [Vec<Entry>])| {
                 let mut stream = streams.stream(Purpose::SharedActivations, part, chunk as u64);
+                let mut local =
+                    streams.stream(Purpose::SharedActivations, part, local_precisions::STREAMS + chunk as u64);
                 for (offset, entries) in rows.iter_mut().enumerate() {
                     let row = chunk * ROW_CHUNK + offset;
                     if !changing[row] {
                         continue;
                     }
-                    let own = projections.own_gram(row).map(|gram| prepared_with(&terms, gram));
+                    let own = own_terms(&terms, projections.own_gram(row), tails, entries, &mut local);
+                    let own = own.map(|own| own.iter().map(ReadyTerms::new).collect::<Vec<_>>());
                     let given = RowGiven {
                         with_data: projections.row(row),
                         gram: projections.gram_of(row),
@@ -201,13 +207,29 @@ fn hand_round(comm: &dyn Comm, rows: &mut [Vec<Entry>], here: Range<usize>, chan
     }
 }
 
-/// The terms of a row with a gram matrix of its own.
-fn prepared_with(terms: &[FeatureTerms], gram: &[f64]) -> Vec<ReadyTerms> {
-    let k = terms.len();
-    let own = |(feature, terms): (usize, &FeatureTerms)| {
-        ReadyTerms::new(&FeatureTerms { squared_norm: gram[feature * k + feature].max(0.0), ..*terms })
-    };
-    terms.iter().enumerate().map(own).collect()
+/// The terms of a row with a gram matrix or local precisions of its own.
+fn own_terms(
+    terms: &[FeatureTerms],
+    own_gram: Option<&[f64]>,
+    tails: Option<f64>,
+    entries: &[Entry],
+    stream: &mut impl rand::Rng,
+) -> Option<Vec<FeatureTerms>> {
+    if own_gram.is_none() && tails.is_none() {
+        return None;
+    }
+    let (mut own, k) = (terms.to_vec(), terms.len());
+    for (feature, terms) in own.iter_mut().enumerate() {
+        if let Some(gram) = own_gram {
+            terms.squared_norm = gram[feature * k + feature].max(0.0);
+        }
+    }
+    let mut entries = entries.iter().peekable();
+    for (feature, terms) in own.iter_mut().enumerate() {
+        let weight = entries.next_if(|entry| entry.feature == feature).map(|entry| entry.weight);
+        terms.weight.precision *= local_precisions::draw(tails, terms.weight, weight, stream);
+    }
+    Some(own)
 }
 
 /// Draws each feature's probability and collects its terms; features that no row outside uses keep their activations.

@@ -84,6 +84,9 @@ pub struct Settings {
     pub target_r2: Option<String>,
     /// The noise: `reference` (measured on differences of rows), `white`, or the file of a stored reference.
     pub noise: String,
+    /// What the weights of active entries are drawn from.
+    #[serde(skip_serializing_if = "Weights::is_usual")]
+    pub weights: Weights,
     /// How theta is updated.
     #[serde(alias = "theta_step")]
     pub theta_step: ThetaStep,
@@ -192,6 +195,30 @@ pub enum Start {
     Full,
 }
 
+/// What the weights of active entries are drawn from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weights {
+    /// Normal about the feature's mean weight.
+    #[default]
+    Normal,
+    /// Student, with heavier tails.
+    Student,
+}
+
+impl Weights {
+    fn is_usual(&self) -> bool {
+        *self == Weights::Normal
+    }
+}
+
+/// Degrees of freedom of Student weights, unless others are asked for.
+const USUAL_TAILS: f64 = 4.0;
+
+fn is_usual_tails(tails: &f64) -> bool {
+    *tails == USUAL_TAILS
+}
+
 /// How spectral data and features are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -228,6 +255,9 @@ pub struct PriorSettings {
     pub weight_precision: [f64; 2],
     /// Of the weights' means.
     pub weight_mean: WeightMeanSetting,
+    /// Degrees of freedom of Student weights.
+    #[serde(skip_serializing_if = "is_usual_tails")]
+    pub weight_tails: f64,
     /// Normal mean and standard deviation of every ln theta.
     pub ln_theta: [f64; 2],
 }
@@ -277,6 +307,7 @@ impl Default for Settings {
             max_features: None,
             target_r2: None,
             noise: "reference".into(),
+            weights: Weights::Normal,
             theta_step: ThetaStep::Mh,
             center: None,
             scale: false,
@@ -314,6 +345,7 @@ impl Default for PriorSettings {
             ibp_repulsion: [1.0, 1.0],
             weight_precision: [10.0, 10.0],
             weight_mean: WeightMeanSetting::Normal([0.0, 1.0]),
+            weight_tails: USUAL_TAILS,
             ln_theta: [0.0, 3.0],
         }
     }
@@ -661,6 +693,7 @@ impl Checked {
             ibp_repulsion: gamma(settings.ibp_repulsion),
             weight_precision: gamma(settings.weight_precision),
             weight_mean,
+            weight_tails: (self.settings.weights == Weights::Student).then_some(settings.weight_tails),
             ln_theta: vec![normal(settings.ln_theta); spectrum.n_parameters()],
         })
     }
