@@ -108,6 +108,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         max_features=None,
         noise_prior=None,
         target_r2=None,
+        weights="normal",
         theta_step="mh",
         center="site",
         scale=False,
@@ -153,6 +154,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.max_features = max_features
         self.noise_prior = noise_prior
         self.target_r2 = target_r2
+        self.weights = weights
         self.theta_step = theta_step
         self.center = center
         self.scale = scale

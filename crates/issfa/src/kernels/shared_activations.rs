@@ -31,8 +31,10 @@ pub struct FeatureTerms {
     pub squared_norm: f64,
     /// sigma^2.
     pub noise_variance: f64,
-    /// The prior of an active weight: tau_k and nu_k.
+    /// The prior of an active weight: tau_k, and nu_k or, of a Student weight, nu_k times its local precision.
     pub weight: NormalPrior,
+    /// Degrees of freedom of Student weights.
+    pub tails: Option<f64>,
     /// `ln(pi_k / (1 - pi_k))`; `None` where the activation may not change.
     pub ln_prior_odds: Option<f64>,
 }
@@ -142,7 +144,7 @@ impl Half<'_> {
     ) {
         let Half { streams, part, changing, tails } = *self;
         let mut stream = streams.stream(Purpose::RowSplit, part, 1);
-        let terms = feature_terms(state, projections, changing, &mut stream);
+        let terms = feature_terms(state, tails, projections, changing, &mut stream);
         let features: Vec<ReadyTerms> = terms.iter().map(ReadyTerms::new).collect();
         let mut order: Vec<usize> = (0..features.len()).collect();
         arrange(&mut order, &mut stream);
@@ -160,8 +162,7 @@ impl Half<'_> {
                     if !changing[row] {
                         continue;
                     }
-                    let own = own_terms(&terms, projections.own_gram(row), tails, entries, &mut local);
-                    let own = own.map(|own| own.iter().map(ReadyTerms::new).collect::<Vec<_>>());
+                    let own = own_terms(&terms, projections.own_gram(row), entries, &mut local);
                     let given = RowGiven {
                         with_data: projections.row(row),
                         gram: projections.gram_of(row),
@@ -207,34 +208,33 @@ fn hand_round(comm: &dyn Comm, rows: &mut [Vec<Entry>], here: Range<usize>, chan
     }
 }
 
-/// The terms of a row with a gram matrix or local precisions of its own.
+/// The terms of a row that has a gram matrix or, with Student weights, local precisions of its own.
 fn own_terms(
     terms: &[FeatureTerms],
     own_gram: Option<&[f64]>,
-    tails: Option<f64>,
     entries: &[Entry],
     stream: &mut impl rand::Rng,
-) -> Option<Vec<FeatureTerms>> {
-    if own_gram.is_none() && tails.is_none() {
+) -> Option<Vec<ReadyTerms>> {
+    if own_gram.is_none() && terms.iter().all(|terms| terms.tails.is_none()) {
         return None;
     }
-    let (mut own, k) = (terms.to_vec(), terms.len());
-    for (feature, terms) in own.iter_mut().enumerate() {
-        if let Some(gram) = own_gram {
-            terms.squared_norm = gram[feature * k + feature].max(0.0);
-        }
-    }
-    let mut entries = entries.iter().peekable();
-    for (feature, terms) in own.iter_mut().enumerate() {
+    let (mut entries, k) = (entries.iter().peekable(), terms.len());
+    let own = |(feature, terms): (usize, &FeatureTerms)| {
         let weight = entries.next_if(|entry| entry.feature == feature).map(|entry| entry.weight);
-        terms.weight.precision *= local_precisions::draw(tails, terms.weight, weight, stream);
-    }
-    Some(own)
+        let mut own = *terms;
+        own.weight.precision *= local_precisions::draw(terms.tails, terms.weight, weight, stream);
+        if let Some(gram) = own_gram {
+            own.squared_norm = gram[feature * (k + 1)].max(0.0);
+        }
+        ReadyTerms::new(&own)
+    };
+    Some(terms.iter().enumerate().map(own).collect())
 }
 
 /// Draws each feature's probability and collects its terms; features that no row outside uses keep their activations.
 fn feature_terms<R: Real>(
     state: &State<R>,
+    tails: Option<f64>,
     projections: &Projections<R>,
     changing: &[bool],
     stream: &mut impl rand::Rng,
@@ -252,6 +252,7 @@ fn feature_terms<R: Real>(
             squared_norm: projections.gram()[feature * k + feature],
             noise_variance: state.noise_variance,
             weight: NormalPrior { mean: state.weight_means[feature], precision: state.weight_precisions[feature] },
+            tails,
             ln_prior_odds,
         }
     };
@@ -363,6 +364,7 @@ impl RowScratch {
 pub struct NewRow<'a> {
     with_data: &'a [f64],
     gram: &'a [f64],
+    terms: Vec<FeatureTerms>,
     features: Vec<ReadyTerms>,
     order: Vec<usize>,
     scratch: RowScratch,
@@ -373,8 +375,8 @@ impl<'a> NewRow<'a> {
     /// A row by its inner products with the features and theirs with each other, and what it uses at first.
     pub fn new(terms: &[FeatureTerms], with_data: &'a [f64], gram: &'a [f64], entries: &[Entry]) -> NewRow<'a> {
         let features: Vec<ReadyTerms> = terms.iter().map(ReadyTerms::new).collect();
-        let (order, entries) = ((0..features.len()).collect(), entries.to_vec());
-        NewRow { with_data, gram, features, order, scratch: RowScratch::default(), entries }
+        let (order, entries, terms) = ((0..features.len()).collect(), entries.to_vec(), terms.to_vec());
+        NewRow { with_data, gram, terms, features, order, scratch: RowScratch::default(), entries }
     }
 
     /// What it uses now.
@@ -388,10 +390,14 @@ impl<'a> NewRow<'a> {
     }
 
     /// The same with each draw a proposal. One entry's draw from its conditional is reversible with respect to the law of
-    /// [`NewRow::update`], so that accepting by the ratio of another law to this one leaves that other law unchanged.
+    /// [`NewRow::update`], so that accepting by the ratio of another law to this one leaves that other law unchanged. (Of
+    /// Student weights given their local precisions, of which no ratio knows.)
     pub fn update_if<S: rand::Rng>(&mut self, stream: &mut S, accept: impl FnMut(Change, &mut S) -> bool) {
         self.order.shuffle(stream);
-        let NewRow { with_data, gram, features, order, scratch, entries } = self;
+        let NewRow { with_data, gram, terms, features, order, scratch, entries } = self;
+        if let Some(own) = own_terms(terms, None, entries, stream) {
+            *features = own;
+        }
         scratch.update_row_if(entries, &RowGiven { with_data, gram, features, order }, stream, accept);
     }
 }

@@ -33,6 +33,8 @@ const MOST_REPEATS: u64 = 10_000;
 pub const USUAL_BURN_IN: u64 = 500;
 /// Every so many sweeps one is kept.
 pub const USUAL_THIN: u64 = 5;
+/// Degrees of freedom of Student weights.
+pub const USUAL_TAILS: f64 = 4.0;
 
 /// Every setting of a fit, by the names of the options.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -212,13 +214,6 @@ impl Weights {
     }
 }
 
-/// Degrees of freedom of Student weights, unless others are asked for.
-const USUAL_TAILS: f64 = 4.0;
-
-fn is_usual_tails(tails: &f64) -> bool {
-    *tails == USUAL_TAILS
-}
-
 /// How spectral data and features are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -255,9 +250,9 @@ pub struct PriorSettings {
     pub weight_precision: [f64; 2],
     /// Of the weights' means.
     pub weight_mean: WeightMeanSetting,
-    /// Degrees of freedom of Student weights.
-    #[serde(skip_serializing_if = "is_usual_tails")]
-    pub weight_tails: f64,
+    /// Degrees of freedom of Student weights; left out: [`USUAL_TAILS`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight_tails: Option<f64>,
     /// Normal mean and standard deviation of every ln theta.
     pub ln_theta: [f64; 2],
 }
@@ -345,7 +340,7 @@ impl Default for PriorSettings {
             ibp_repulsion: [1.0, 1.0],
             weight_precision: [10.0, 10.0],
             weight_mean: WeightMeanSetting::Normal([0.0, 1.0]),
-            weight_tails: USUAL_TAILS,
+            weight_tails: None,
             ln_theta: [0.0, 3.0],
         }
     }
@@ -434,6 +429,11 @@ impl Settings {
         toml::to_string(self).expect("settings can be written as TOML")
     }
 
+    /// Degrees of freedom of Student weights; none where weights are normal.
+    pub fn weight_tails(&self) -> Option<f64> {
+        (self.weights == Weights::Student).then(|| self.priors.weight_tails.unwrap_or(USUAL_TAILS))
+    }
+
     /// How the files of rows are to be read.
     pub fn reading(&self) -> Result<Reading> {
         let columns = self.columns.as_deref().map(Columns::parse).transpose()?;
@@ -471,6 +471,11 @@ impl Settings {
         let (burn_in, thin) = self.fill_in_schedule();
         self.check_counts(burn_in, thin)?;
         self.priors.check()?;
+        if let (Weights::Normal, Some(tails)) = (self.weights, self.priors.weight_tails) {
+            let problem = format!("is for {}; leave it out", setting("weights").to("student"));
+            return Err(Error::setting("weight_tails", tails, problem));
+        }
+        self.priors.weight_tails = self.weight_tails();
         self.noise_reference.check()?;
         let checked = Checked {
             is_promoted: false,
@@ -573,6 +578,9 @@ impl PriorSettings {
                     "a normal prior is [mean, sd] with sd > 0",
                 ));
             }
+        }
+        if let Some(tails) = self.weight_tails.filter(|tails| !(*tails > 0.0 && tails.is_finite())) {
+            return Err(Error::setting("weight_tails", tails, "degrees of freedom must be positive"));
         }
         self.weight_mean.fixed().map(|_| ())
     }
@@ -693,7 +701,7 @@ impl Checked {
             ibp_repulsion: gamma(settings.ibp_repulsion),
             weight_precision: gamma(settings.weight_precision),
             weight_mean,
-            weight_tails: (self.settings.weights == Weights::Student).then_some(settings.weight_tails),
+            weight_tails: self.settings.weight_tails(),
             ln_theta: vec![normal(settings.ln_theta); spectrum.n_parameters()],
         })
     }

@@ -65,8 +65,8 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     }
     let mut info = Info::default();
     for (number, pair) in draw_pairs(state.n_features(), n_pairs, &turn.streams).into_iter().enumerate() {
-        let mut turning = Turning::new(state, projections, pair, &turn.streams, number as u32 + 1);
-        turning.tails = model.priors.weight_tails;
+        let tails = model.priors.weight_tails;
+        let turning = Turning::new(state, tails, projections, pair, &turn.streams, number as u32 + 1);
         let turned = turning.run(model.comm.as_ref());
         info.proposed += 1;
         if let Some(turned) = turned {
@@ -127,6 +127,7 @@ struct Turning<'a, R> {
 impl<'a, R: Real> Turning<'a, R> {
     fn new(
         state: &'a State<R>,
+        tails: Option<f64>,
         projections: &'a Projections<R>,
         features: [usize; 2],
         streams: &'a Streams,
@@ -142,7 +143,7 @@ impl<'a, R: Real> Turning<'a, R> {
             features.map(|k| NormalPrior { mean: state.weight_means[k], precision: state.weight_precisions[k] });
         let pair = Pair { noise_variance: state.noise_variance, weights, ln_prior_odds };
         let gram = of_pair(projections.gram(), state.n_features(), features);
-        Turning { state, projections, features, pair, gram, streams, part, stream, tails: None }
+        Turning { state, projections, features, pair, gram, streams, part, stream, tails }
     }
 
     /// Draws a rotation and what follows; `None` where all stays as it is, or where numbers do not reach so far.
