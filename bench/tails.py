@@ -1,6 +1,6 @@
 """Whether Student weights are worth having; prints tables and writes bench/tails.json.
 
-    bench/run tails [--data FOLDER] [--only dense haxby localizer] [--tails 4] [--binary FILE] [--quick]
+    bench/run tails [--data FOLDER] [--only dense haxby localizer right] [--seeds 1 2] [--tails 4] [--binary FILE] [--quick]
 
 Parts:
 
@@ -10,6 +10,8 @@ Parts:
 2. haxby      twelve runs of a slice, two seeds: how alike their persistent features are (median best cosine of all and of the ten
               largest, share with 0.8 or more), beside two seeds of FastICA told the number
 3. localizer  the same for nine slices of a whole head
+4. right      what is lost where normal weights are right: `issfa simulate` with density 0.8 and 0.2, two seeds each, by
+              `issfa evaluate --truth`
 """
 
 import argparse
@@ -92,16 +94,35 @@ def dense(args, scratch):
     return found
 
 
+def right(args, scratch):
+    found = {}
+    for density in (0.8, 0.2):
+        for seed in (21, 23):
+            sim = scratch / "sim"
+            program.call("simulate", "--preset", "small", "--grid", "40x40", "--rows", 400, "--density", density, "--noise", 1, "--theta", "1,100",
+                         "--features", 10, "--seed", seed, "--out", sim, "--overwrite", "--quiet")
+            row = {}
+            for law in LAWS:
+                options = ["--grid", "40x40", "--noise", "white", "--center", "none", "--thin", 5, "--keep-draws", 20]
+                _, row[law] = fit(args, [sim / "observations.npy"], options, law, seed, 400, scratch / law)
+                report = program.call_json("evaluate", scratch / law, "--truth", sim)
+                row[law] |= {key: report[key] for key in ("feature_recovery_error", "oracle_feature_recovery_error", "n_found", "heldout_error",
+                                                          "feature_coverage", "heldout_coverage")}
+            found[f"density {density}, seed {seed}"] = row
+            print(f"density {density} seed {seed} " + json.dumps(row), flush=True)
+    return found
+
+
 def seeds(args, scratch, name, inputs, options, sweeps, rows):
     """Two seeds with either law, and FastICA told as many features as persist with normal weights."""
-    found, k = {}, None
+    found, k, varying = {}, None, rows.std(0) > 0
     for law in LAWS:
-        fits = [fit(args, inputs, options, law, seed, sweeps, scratch / f"{law}-{seed}") for seed in (1, 2)]
+        fits = [fit(args, inputs, options, law, seed, sweeps, scratch / f"{law}-{seed}") for seed in args.seeds]
         found[law] = agreement(fits[0][0], fits[1][0]) | {key: [f[1][key] for f in fits] for key in fits[0][1]}
         k = k or fits[0][1]["persistent"]
         print(name, law, json.dumps(found[law]), flush=True)
     for sources in ("weights", "images"):
-        fits = [fastica(rows, k, seed, sources) for seed in (1, 2)]
+        fits = [fastica(rows[:, varying], k, seed, sources) for seed in args.seeds]
         found[f"FastICA over {sources}"] = agreement(fits[0][0], fits[1][0]) | {"K": k, "converged": [f[1] for f in fits]}
         print(name, "FastICA over", sources, json.dumps(found[f"FastICA over {sources}"]), flush=True)
     return found
@@ -122,6 +143,7 @@ def haxby(args, scratch):
         values = values.reshape(-1, values.shape[-1]).T
         rows.append(without(values, np.column_stack([np.ones(len(values)), np.linspace(-1, 1, len(values)), np.loadtxt(table)])))
     rows = np.concatenate(rows)
+    rows[:, rows.std(0) < 1e-6] = 0
     return seeds(args, scratch, "haxby", slices, ["--mask", "auto", "--detrend", "linear", "--confounds", *motion], 1000, rows)
 
 
@@ -136,28 +158,30 @@ def localizer(args, scratch):
     values = nibabel.load(part).get_fdata()
     values = values.reshape(-1, values.shape[-1]).T
     rows = without(values, np.column_stack([np.ones(len(values)), np.linspace(-1, 1, len(values))])) * inside
-    return seeds(args, scratch, "localizer", [part], ["--mask", scratch / "mask.nii.gz", "--detrend", "linear"], 600, rows)
+    return seeds(args, scratch, "localizer", [part], ["--mask", scratch / "mask.nii.gz", "--detrend", "linear"], 300, rows)
 
 
-PARTS = {"dense": dense, "haxby": haxby, "localizer": localizer}
+PARTS = {"dense": dense, "haxby": haxby, "localizer": localizer, "right": right}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--seeds", type=int, nargs=2, default=[1, 2])
     parser.add_argument("--tails", type=float, default=4.0)
     parser.add_argument("--binary", default=program.BINARY)
     parser.add_argument("--quick", action="store_true")
     args = parser.parse_args()
     program.BINARY = args.binary
     path = Path("target/tails_quick.json" if args.quick else "bench/tails.json")
-    results = json.loads(path.read_text()) if path.exists() else {}
+    results = {}
     for part in args.only:
         print(f"# {part}", flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            results[part] = PARTS[part](args, Path(folder))
-        path.write_text(json.dumps(results, indent=1) + "\n")
+            results[part if args.seeds == [1, 2] else f"{part}, seeds {args.seeds}"] = PARTS[part](args, Path(folder))
+        earlier = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps(earlier | results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

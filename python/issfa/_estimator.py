@@ -57,6 +57,9 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         draws, looked at after 1000, 2000, 4000 .. sweeps), with ``sweeps`` as the most there may be.
     noise : str
         ``"reference"`` measures it on differences of rows that follow each other, ``"white"``, or the file of a reference.
+    weights : str
+        ``"normal"``, or ``"student"`` with heavier tails (degrees of freedom ``priors={"weight_tails": 4}``): it tells features
+        apart that most rows use, with weights that are not Gaussian.
     mask : array, path or "auto", optional
         Which sites take part.
     missing : str
