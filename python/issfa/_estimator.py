@@ -57,6 +57,9 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         draws, looked at after 1000, 2000, 4000 .. sweeps), with ``sweeps`` as the most there may be.
     noise : str
         ``"reference"`` measures it on differences of rows that follow each other, ``"white"``, or the file of a reference.
+    weights : str
+        ``"normal"``, or ``"student"`` with heavier tails (degrees of freedom ``priors={"weight_tails": 4}``): it tells features
+        apart that most rows use, with weights that are not Gaussian.
     mask : array, path or "auto", optional
         Which sites take part.
     missing : str
@@ -108,6 +111,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         max_features=None,
         noise_prior=None,
         target_r2=None,
+        weights="normal",
         theta_step="mh",
         center="site",
         scale=False,
@@ -153,6 +157,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.max_features = max_features
         self.noise_prior = noise_prior
         self.target_r2 = target_r2
+        self.weights = weights
         self.theta_step = theta_step
         self.center = center
         self.scale = scale

@@ -15,6 +15,7 @@ KINDS = {
         {"noise": "white", "center": "both", "detrend": "linear", "precision": "f64"},
         ["--noise", "white", "--center", "both", "--detrend", "linear", "--precision", "f64"],
     ),
+    "Student weights": ({"weights": "student"}, ["--weights", "student"]),
     "chains": ({"chains": 2, "reconstruction": True}, ["--chains", 2, "--reconstruct"]),
     "curve and priors": (
         {"curve": "axes", "structure": "cycle x path", "max_features": 6, "noise_prior": (3, 2.5), "keep_draws": 4},

@@ -246,7 +246,7 @@ def test_every_option_of_the_command_is_a_parameter(command):
 def test_usual_values_are_those_of_the_engine():
     model = issfa.ISSFA()
     # Left out, sites are centred; these are not written where they are as usual.
-    unwritten = {"center": "site", "until": "sweeps", "report": "auto", "rows-axis": "first"}
+    unwritten = {"center": "site", "until": "sweeps", "report": "auto", "rows-axis": "first", "weights": "normal"}
     usual = {**unwritten, **json.loads(_engine.default_settings())}
     for key, value in model._settings().items():
         assert usual[key] == value, key

@@ -141,6 +141,8 @@ def test_a_time_budget_ends_a_fit_that_can_go_on(rows):
         ({"noise_prior": 3}, "^noise_prior = 3: give two numbers"),
         ({"noise_prior": (1, 1), "target_r2": 0.5}, "both target_r2 and noise_prior"),
         ({"priors": {"ibp_strength": [0, 1]}}, r'^priors\["ibp_strength"\] = '),
+        ({"priors": {"weight_tails": 4}}, r'^priors\["weight_tails"\] = 4: is for weights="student"'),
+        ({"priors": {"weight_tails": -1}, "weights": "student"}, r'^priors\["weight_tails"\] = -1: degrees of freedom'),
         ({"priors": {"nothing": 1}}, "^priors = .*unknown field"),
         ({"sweep": {"kernels": ["noise"]}}, r'^sweep\["kernels"\] = features'),
         ({"exceed": float("nan")}, "^exceed = nan"),

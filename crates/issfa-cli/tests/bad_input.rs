@@ -49,8 +49,18 @@ fn wrong_values() {
         "--noise-prior 1",
         "--init nonsense",
         "--threads 0",
+        "--weights cauchy",
     ] {
         bench.fails(2, &format!("fit sim/observations.npy --grid 12x10 {options} --out run"));
+    }
+    for (weights, tails, problem) in [
+        ("normal", "4", "weight_tails = 4: is for --weights student"),
+        ("student", "0", "weight_tails = 0: degrees of freedom must be positive"),
+        ("student", "nan", "weight_tails = NaN: degrees of freedom must be positive"),
+    ] {
+        bench.write("tails.toml", format!("weights = \"{weights}\"\n[priors]\nweight_tails = {tails}\n"));
+        let error = bench.fails(2, "fit sim/observations.npy --grid 12x10 --config tails.toml --out run");
+        assert!(error.contains(problem), "{error}");
     }
     let mut values = vec![0.5; 40];
     values[17] = f64::NAN;

@@ -71,6 +71,31 @@ fn double_precision_is_deterministic_too() {
     same(&bench, "run1", "run2");
 }
 
+/// Threads, an extension, and a copy made from the run's own settings; and the rows are told apart from normal ones.
+#[test]
+fn student_weights_are_deterministic_too() {
+    let bench = bench();
+    for threads in [1, 3] {
+        bench.ok(&format!("{FIT} --weights student --sweeps 60 --threads {threads} --out run{threads}"));
+    }
+    same(&bench, "run1", "run3");
+    bench.ok(&format!("{FIT} --weights student --sweeps 45 --out part"));
+    bench.ok("resume part --sweeps +15 --quiet");
+    same(&bench, "run1", "part");
+    let config = String::from_utf8(bench.bytes("run1/config.toml")).unwrap();
+    assert!(config.contains("weights = \"student\"") && config.contains("weight_tails = 4.0"), "{config}");
+    bench.ok("fit --config run1/config.toml --out copy --quiet");
+    same(&bench, "run1", "copy");
+    bench.ok(&format!("{FIT} --sweeps 60 --out normal"));
+    assert_ne!(bench.trace("run1"), bench.trace("normal"));
+    let config = String::from_utf8(bench.bytes("normal/config.toml")).unwrap();
+    assert!(!config.contains("weight_tails"), "{config}");
+    for threads in [1, 2] {
+        bench.ok(&format!("transform run1 sim/heldout.npy --threads {threads} --out new{threads} --quiet"));
+    }
+    assert!(bench.bytes("new1/weights.npy") == bench.bytes("new2/weights.npy"));
+}
+
 fn start(bench: &Bench, arguments: &str) -> Child {
     bench.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary starts")
 }

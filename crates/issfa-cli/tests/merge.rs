@@ -275,6 +275,7 @@ fn runs_that_do_not_belong_together_are_refused() {
         ("wide", "--seed 4 --precision f64", ["precision", "f64"]),
         ("shaped", "--seed 4 --structure \"cycle x path\"", ["structure", "cycle(12) x path(10)"]),
         ("prior", "--seed 4 --noise-prior 2,3", ["priors.noise is not set", "[2.0, 3.0]"]),
+        ("tailed", "--seed 4 --weights student", ["priors.weight_tails is not set", "4.0"]),
         ("same", "--seed 1", ["one and same have the same seed", "another --seed"]),
     ] {
         let fit = FIT.replace("--burn-in 10 ", if options.contains("burn-in") { "" } else { "--burn-in 10 " });

@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 
 /// Keys that are entries of a parameter that is a dictionary.
 const OF_SWEEP: [&str; 4] = ["kernels", "row_sweeps", "birth_rounds", "joint_every"];
-const OF_PRIORS: [&str; 5] = ["ibp_strength", "ibp_repulsion", "weight_precision", "weight_mean", "ln_theta"];
+const OF_PRIORS: [&str; 6] =
+    ["ibp_strength", "ibp_repulsion", "weight_precision", "weight_mean", "weight_tails", "ln_theta"];
 
 /// An error of the library as Python raises it: `issfa.Error`, of wrong use also a `ValueError`.
 pub fn to_python(error: Error) -> PyErr {

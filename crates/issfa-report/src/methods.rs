@@ -42,8 +42,11 @@ fn data(fitted: &Fitted) -> String {
 }
 
 fn model(fitted: &Fitted) -> String {
+    let weights = fitted.settings().weight_tails().map_or(String::new(), |tails| {
+        format!(" Weights of a feature have a Student distribution with {tails} degrees of freedom.")
+    });
     format!(
-        "Each observation is a sum of features with weights, plus noise. Which features an observation uses, and how many \
+        "Each observation is a sum of features with weights, plus noise.{weights} Which features an observation uses, and how many \
          there are, have a two-parameter Indian buffet process as prior (Griffiths and Ghahramani 2011; Knowles and \
          Ghahramani 2011); features are Gaussian with a precision matrix that is diagonal in the basis of the structure {} \
          with the spectral curve {}, whose parameters are inferred.",

@@ -53,7 +53,7 @@ fn follow<R: Real>(folder: &Path, settings: Settings, bar: f64) -> issfa::Result
         seconds += start.elapsed().as_secs_f64();
         let cosines = best_cosines(&truth, &chain.state.features);
         let means = conditional_means(&prepared.model, &chain.state);
-        let known = Known { state: &chain.state, means: &means, scatter: None, left_out: &[] };
+        let known = Known { state: &chain.state, tails: None, means: &means, scatter: None, left_out: &[] };
         let (rows, _) = infer(heldout, &known, Effort::BRIEF, &schedule.streams(chain.sweep), &all_of(heldout));
         let weights: Vec<f64> = rows.iter().flat_map(|row| row.weights.iter().copied()).collect();
         let error = heldout_error(&clean, &weights, &means, about.preprocessing.factor);

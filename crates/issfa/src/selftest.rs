@@ -4,7 +4,9 @@
 //! well as each kernel, because kernels that pass alone can fail together.
 
 use crate::kernels::{Kernel, Phase, Turn};
-use crate::model::{GammaPrior, InverseGammaPrior, Model, NormalPrior, Priors, State, WeightMeanPrior, simulate};
+use crate::model::{
+    Entry, GammaPrior, InverseGammaPrior, Model, NormalPrior, Priors, State, WeightMeanPrior, simulate,
+};
 use crate::numeric::linalg::Real;
 use crate::rng::{Purpose, Streams};
 use crate::spectral::{Projections, SpectralData, Window};
@@ -71,6 +73,8 @@ pub struct Tiny {
     pub curve: String,
     /// The prior of tau.
     pub weight_mean: WeightMeanPrior,
+    /// Degrees of freedom of Student weights.
+    pub weight_tails: Option<f64>,
     /// How often the subject is applied between before and after.
     pub applications: u64,
     /// The cap on features: states beyond it are left out.
@@ -92,6 +96,7 @@ impl Default for Tiny {
             structure: "path(2) x path(2)".into(),
             curve: "q".into(),
             weight_mean: WeightMeanPrior::Normal(NormalPrior { mean: 0.5, precision: 2.0 }),
+            weight_tails: None,
             applications: 2,
             max_features: usize::MAX,
             mask: Vec::new(),
@@ -142,17 +147,19 @@ impl Tiny {
             ibp_repulsion: GammaPrior { shape: 4.0, rate: 4.0 },
             weight_precision: GammaPrior { shape: 6.0, rate: 4.0 },
             weight_mean: self.weight_mean,
+            weight_tails: self.weight_tails,
             ln_theta: (0..n_parameters).map(ln_theta).collect(),
         }
     }
 }
 
 /// The statistics compared, by name.
-pub const STATISTICS: [&str; 20] = [
+pub const STATISTICS: [&str; 21] = [
     "features",
     "activations",
     "unique features",
     "sum of squared weights",
+    "sum of ln(1 + nu (a - tau)^2)",
     "ln noise variance",
     "ibp strength",
     "ln ibp repulsion",
@@ -187,6 +194,9 @@ fn statistics<R: Real>(model: &Model<R>, state: &State<R>) -> [f64; STATISTICS.l
     let active = state.loadings.n_active() as f64;
     let unique = state.loadings.counts().iter().filter(|&&count| count == 1).count() as f64;
     let squares: f64 = state.loadings.rows().iter().flatten().map(|entry| entry.weight.powi(2)).sum();
+    let apart = |entry: &Entry| entry.weight - state.weight_means[entry.feature];
+    let spread = |entry: &Entry| (state.weight_precisions[entry.feature] * apart(entry).powi(2)).ln_1p();
+    let spread: f64 = state.loadings.rows().iter().flatten().map(spread).sum();
     let energy: f64 = state.features.squared_norms(model.comm.as_ref()).iter().sum();
     let (noise, theta, repulsion) = (state.noise_variance.ln(), state.ln_theta[0], state.ibp_repulsion.ln());
     let ratio = residual / state.noise_variance;
@@ -195,6 +205,7 @@ fn statistics<R: Real>(model: &Model<R>, state: &State<R>) -> [f64; STATISTICS.l
         active,
         unique,
         squares,
+        spread,
         noise,
         state.ibp_strength,
         repulsion,
@@ -412,6 +423,19 @@ mod tests {
             }
         });
         assert!(worst > 4.5, "only {worst:.2} standard errors: the test has lost its bite");
+    }
+
+    /// States with normal weights are told that weights are Student ones.
+    #[test]
+    fn other_tails_are_caught() {
+        for kernel in [Kernel::SharedActivations, Kernel::WeightMeans, Kernel::WeightPrecisions] {
+            let name = format!("{}, other tails (wrong)", kernel.name());
+            let worst = worst_of(&name, 305, 100_000, |model, state, projections, turn| {
+                model.priors.weight_tails = Some(4.0);
+                kernel.update(model, state, projections, turn);
+            });
+            assert!(worst > 5.0, "only {worst:.2} standard errors: the test has lost its bite");
+        }
     }
 
     #[test]

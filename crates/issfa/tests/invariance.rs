@@ -124,6 +124,39 @@ fn masks_and_missing_cells() {
     check(&cases.into_iter().enumerate().map(one).collect::<Vec<_>>());
 }
 
+/// Every kernel that asks what weights are drawn from, and the whole sweep, with Student weights.
+#[test]
+fn student_weights() {
+    let tiny = || Tiny { weight_tails: Some(4.0), ..Tiny::default() };
+    let alone = |kernel| Subject::Kernels(vec![kernel]);
+    let mut cases: Vec<(&str, Tiny, Subject)> = [
+        Kernel::SharedActivations,
+        Kernel::PairRotation,
+        Kernel::UniqueFeatures,
+        Kernel::Rescale,
+        Kernel::SignFlip,
+        Kernel::WeightMeans,
+        Kernel::WeightPrecisions,
+    ]
+    .map(|kernel| ("", tiny(), alone(kernel)))
+    .into();
+    let holes = Tiny {
+        structure: "path(3) x path(2)".into(),
+        mask: vec![1, 2, 3, 5],
+        holes: vec![(1, 0), (1, 3), (3, 2)],
+        ..tiny()
+    };
+    cases.push(("mask and holes: ", holes.clone(), alone(Kernel::SharedActivations)));
+    cases.push(("mask and holes: ", holes.clone(), alone(Kernel::PairRotation)));
+    cases.push(("mask and holes: ", holes, whole_sweep()));
+    cases.push(("one degree of freedom: ", Tiny { weight_tails: Some(1.0), ..tiny() }, whole_sweep()));
+    cases.push(("", tiny(), whole_sweep()));
+    let one = |(seed, (name, tiny, subject)): (usize, (&str, Tiny, Subject))| {
+        (format!("Student weights, {name}{}", subject.name()), run(&tiny, &subject, 701 + seed as u64, repeats()))
+    };
+    check(&cases.into_iter().enumerate().map(one).collect::<Vec<_>>());
+}
+
 /// Rows in two chunks, features that many of them use and features that one does.
 #[test]
 fn pairs_in_more_rows_than_a_chunk_holds() {

@@ -5,7 +5,8 @@ mod common;
 use common::*;
 use issfa::lab::kernels::features::conditional_means;
 use issfa::lab::kernels::shared_activations::{Change, NewRow};
-use issfa::lab::model::{Entry, Loadings, Model, State, WeightMeanPrior, simulate};
+use issfa::lab::model::log_joint::{ln_normal_density, ln_student_density};
+use issfa::lab::model::{Entry, Loadings, Model, Priors, State, WeightMeanPrior, simulate};
 use issfa::lab::rng::{Stream, Streams};
 use issfa::lab::spectral::load::Loaded;
 use issfa::lab::spectral::{Domain, FeatureSpectra, SpectralData};
@@ -152,7 +153,7 @@ struct Integrals {
 }
 
 fn integrate(model: &Model<f64>, state: &State<f64>, row: &[f64]) -> Integrals {
-    const POINTS: usize = 300;
+    const POINTS: usize = 600;
     let precisions = model.spectrum.precisions(&state.theta());
     let noise = state.noise_variance;
     let at_modes: Vec<(Vec<f64>, Vec<f64>)> = (0..row.len())
@@ -161,16 +162,21 @@ fn integrate(model: &Model<f64>, state: &State<f64>, row: &[f64]) -> Integrals {
             dense_feature_conditional(&state.loadings, &training, noise, precisions[v])
         })
         .collect();
-    let terms = feature_terms(state, &[0.0; 2]);
+    let terms = feature_terms(state, model.priors.weight_tails, &[0.0; 2]);
     // Where a feature is not used there is one point, of weight 0; where it is, a grid over the prior.
     let points = |feature: usize| -> Vec<(bool, f64, f64)> {
         let (prior, ln_odds) =
             (terms[feature].weight, terms[feature].ln_prior_odds.expect("existing features have odds"));
         let sd = prior.precision.sqrt().recip();
-        let step = 14.0 / POINTS as f64;
+        let reach = if model.priors.weight_tails.is_some() { 20.0 } else { 7.0 };
+        let step = 2.0 * reach / POINTS as f64;
         let used = (0..POINTS).map(|at| {
-            let z = -7.0 + (at as f64 + 0.5) * step;
-            (true, prior.mean + sd * z, ln_odds - 0.5 * z * z - 0.5 * (2.0 * PI).ln() + step.ln())
+            let weight = prior.mean + sd * (-reach + (at as f64 + 0.5) * step);
+            let ln_density = match model.priors.weight_tails {
+                None => ln_normal_density(weight, prior),
+                Some(tails) => ln_student_density(weight, prior, tails),
+            };
+            (true, weight, ln_odds + ln_density + (sd * step).ln())
         });
         std::iter::once((false, 0.0, 0.0)).chain(used).collect()
     };
@@ -200,9 +206,9 @@ fn integrate(model: &Model<f64>, state: &State<f64>, row: &[f64]) -> Integrals {
 }
 
 /// Three training rows, two features, eight modes, and a row that may use either of them, or none.
-fn tiny_case() -> (Model<f64>, State<f64>, Vec<f64>) {
+fn tiny_case(weight_tails: Option<f64>) -> (Model<f64>, State<f64>, Vec<f64>) {
     let (spectrum, mut stream) = (spectrum("path(8)", "q"), stream(11, 0));
-    let priors = priors(spectrum.n_parameters(), WeightMeanPrior::Fixed(0.5));
+    let priors = Priors { weight_tails, ..priors(spectrum.n_parameters(), WeightMeanPrior::Fixed(0.5)) };
     let mut state = State::empty(3, 8, 2);
     let entry = |feature, weight| Entry { feature, weight };
     let rows = vec![vec![entry(0, 1.0)], vec![entry(0, 0.8), entry(1, 1.1)], vec![entry(1, -0.9)]];
@@ -224,8 +230,17 @@ fn tiny_case() -> (Model<f64>, State<f64>, Vec<f64>) {
 /// which must not agree.
 #[test]
 fn the_law_of_a_row_is_that_of_the_integrals() {
+    compare_with_integrals(None);
+}
+
+#[test]
+fn the_law_of_a_row_with_student_weights_is_that_of_the_integrals() {
+    compare_with_integrals(Some(2.0));
+}
+
+fn compare_with_integrals(weight_tails: Option<f64>) {
     const COPIES: usize = 400;
-    let (model, state, row) = tiny_case();
+    let (model, state, row) = tiny_case(weight_tails);
     let exact = integrate(&model, &state, &row);
     let copies = Loaded {
         data: SpectralData::from_rows(&vec![row.clone(); COPIES]),
@@ -234,7 +249,7 @@ fn the_law_of_a_row_is_that_of_the_integrals() {
     };
     let (means, scatter) = (conditional_means(&model, &state), scatter_of(&model, &state));
     let worst = |scatter: Option<&Scatter<f64>>| {
-        let known = Known { state: &state, means: &means, scatter, left_out: &[] };
+        let known = Known { state: &state, tails: model.priors.weight_tails, means: &means, scatter, left_out: &[] };
         let streams = Streams { seed: 3, chain: 1, sweep: 1 };
         let effort = Effort { sweeps: 1500, dropped: 300 };
         let (rows, _) = infer(&copies, &known, effort, &streams, &all_of(&copies));
@@ -282,13 +297,14 @@ fn statistics(state: &State<f64>, row: &[f64], means: &FeatureSpectra<f64>, q: &
 }
 
 /// A new row under the features of a state: each used with probability `m_k / (T + beta)`.
-fn draw_new_row(state: &State<f64>, stream: &mut Stream) -> (Vec<Entry>, Vec<f64>) {
+fn draw_new_row(state: &State<f64>, tails: Option<f64>, stream: &mut Stream) -> (Vec<Entry>, Vec<f64>) {
     let k = state.n_features();
     let size = state.loadings.n_rows() as f64 + state.ibp_repulsion;
     let mut entries = Vec::new();
     for feature in 0..k {
         if stream.random::<f64>() * size < state.loadings.counts()[feature] as f64 {
-            let weight = simulate::normal(stream) / state.weight_precisions[feature].sqrt();
+            let precision = state.weight_precisions[feature] * simulate::local_precision(tails, stream);
+            let weight = simulate::normal(stream) / precision.sqrt();
             entries.push(Entry { feature, weight: state.weight_means[feature] + weight });
         }
     }
@@ -301,21 +317,30 @@ fn draw_new_row(state: &State<f64>, stream: &mut Stream) -> (Vec<Entry>, Vec<f64
 /// one that takes the features at their means does not.
 #[test]
 fn updates_leave_the_law_of_new_rows_unchanged() {
+    check_updates(None);
+}
+
+#[test]
+fn updates_leave_the_law_of_new_rows_with_student_weights_unchanged() {
+    check_updates(Some(4.0));
+}
+
+fn check_updates(weight_tails: Option<f64>) {
     let n_repeats = if std::env::var_os("ISSFA_SLOW").is_some() { 1_000_000 } else { 60_000 };
     let spectrum = spectrum("path(6)", "q");
-    let priors = priors(spectrum.n_parameters(), NORMAL_MEAN);
+    let priors = Priors { weight_tails, ..priors(spectrum.n_parameters(), NORMAL_MEAN) };
     // Sums and sums of squares of changes: features integrated out, and at their means.
     let mut sums = [vec![[0.0; 2]; 9], vec![[0.0; 2]; 9]];
     for repeat in 0..n_repeats {
         let (model, state) = draw_case(4, &spectrum, &priors, 1000 + repeat);
         let mut stream = stream(repeat, 5);
-        let (entries, row) = draw_new_row(&state, &mut stream);
+        let (entries, row) = draw_new_row(&state, weight_tails, &mut stream);
         let (k, means, scatter) = (state.n_features(), conditional_means(&model, &state), scatter_of(&model, &state));
         let spectra = spectra(&means);
         let gram: Vec<f64> = (0..k * k).map(|at| dot(&spectra[at / k], &spectra[at % k])).collect();
         let with_data: Vec<f64> = spectra.iter().map(|feature| dot(feature, &row)).collect();
         let norms: Vec<f64> = (0..k).map(|j| gram[j * k + j]).collect();
-        let terms = feature_terms(&state, &norms);
+        let terms = feature_terms(&state, model.priors.weight_tails, &norms);
         let of = |entries: &[Entry]| statistics(&state, &row, &means, &scatter.variance_of(entries), entries);
         let before = of(&entries);
         let mut uncertain = UncertainRow::new(&scatter, &means, row.clone(), &entries);

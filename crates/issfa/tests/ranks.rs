@@ -11,7 +11,7 @@ use issfa::lab::kernels::Kernel;
 use issfa::lab::numeric::linalg::Real;
 use issfa::run::folder::Run;
 use issfa::run::held::Held;
-use issfa::run::settings::{Precision, Settings};
+use issfa::run::settings::{Precision, Settings, Weights};
 use issfa::run::trace::TraceRow;
 use issfa::run::until::{Until, Window};
 use issfa::summary::Fitted;
@@ -57,6 +57,7 @@ struct Case {
     mask: bool,
     extras: bool,
     large: bool,
+    student: bool,
 }
 
 impl Case {
@@ -104,6 +105,7 @@ fn settings_of(folder: &Path, case: Case, n_rows: usize) -> Settings {
         heldout: case.extras.then_some(heldout),
         reconstruct: case.extras,
         checkpoint_every: "1h".into(),
+        weights: if case.student { Weights::Student } else { Weights::Normal },
         ..Settings::default()
     }
 }
@@ -323,6 +325,11 @@ fn under_a_mask() {
 }
 
 #[test]
+fn with_student_weights() {
+    same_on_any_number_of_ranks::<f32>(Case { student: true, extras: true, ..Case::default() });
+}
+
+#[test]
 fn with_missing_cells() {
     same_on_any_number_of_ranks::<f32>(Case { holes: true, ..Case::default() });
 }
@@ -330,6 +337,7 @@ fn with_missing_cells() {
 #[test]
 fn with_a_mask_and_missing_cells() {
     same_on_any_number_of_ranks::<f64>(Case { holes: true, mask: true, ..Case::default() });
+    same_on_any_number_of_ranks::<f32>(Case { holes: true, mask: true, student: true, ..Case::default() });
 }
 
 /// A folder that another process has is refused on every rank, and none waits for the others.

@@ -7,12 +7,12 @@ use issfa::comm::Solo;
 use issfa::lab::kernels::pair_rotation::plane::{ChunkUses, ChunkView, Pair, Rotation, RowView, UsesOfChunk};
 use issfa::lab::kernels::pair_rotation::uses::BOTH;
 use issfa::lab::kernels::{
-    Phase, Turn, features, ibp_repulsion, ibp_strength, noise, pair_rotation, rescale,
+    Phase, Turn, features, ibp_repulsion, ibp_strength, local_precisions, noise, pair_rotation, rescale,
     shared_activations::FeatureTerms, sign_flip, theta, unique_features, weight_means, weight_precisions,
 };
-use issfa::lab::model::log_joint::{ln_gamma_density, ln_joint, ln_normal_density};
+use issfa::lab::model::log_joint::{ln_gamma_density, ln_joint, ln_normal_density, ln_student_density, ln_weights};
 use issfa::lab::model::{
-    Entry, GammaPrior, InverseGammaPrior, Model, NormalPrior, State, WeightMeanPrior, ibp, simulate,
+    Entry, GammaPrior, InverseGammaPrior, Model, NormalPrior, Priors, State, WeightMeanPrior, ibp, simulate,
 };
 use issfa::lab::numeric::lanes::filled_up;
 use issfa::lab::numeric::linalg::symmetric_eigen;
@@ -31,10 +31,19 @@ const FACTORS: [f64; 6] = [7.0, 3.0, 2.0, 1.0, 0.5, 0.2];
 
 /// Runs `check` on a dozen states a curve, half of them with a factor for each mode, and makes sure that features were among them.
 fn on_random_states(weight_mean: WeightMeanPrior, check: impl Fn(&Model<f64>, &State<f64>, &mut Stream)) {
+    on_states_with_tails(weight_mean, None, check);
+}
+
+/// The same with normal weights or Student ones.
+fn on_states_with_tails(
+    weight_mean: WeightMeanPrior,
+    weight_tails: Option<f64>,
+    check: impl Fn(&Model<f64>, &State<f64>, &mut Stream),
+) {
     let mut n_features = 0;
     for curve in CURVES {
         let plain = spectrum(STRUCTURE, curve);
-        let priors = priors(plain.n_parameters(), weight_mean);
+        let priors = Priors { weight_tails, ..priors(plain.n_parameters(), weight_mean) };
         for seed in 1..=SEEDS {
             let spectrum =
                 if seed.is_multiple_of(2) { plain.clone() } else { plain.clone().with_factors(FACTORS.to_vec()) };
@@ -260,6 +269,7 @@ fn check_activation(
         squared_norm: dot(&spectrum, &spectrum),
         noise_variance: state.noise_variance,
         weight: NormalPrior { mean: state.weight_means[feature], precision: state.weight_precisions[feature] },
+        tails: None,
         ln_prior_odds: None,
     };
     let prior_odds = elsewhere / (N_ROWS as f64 - 1.0 - elsewhere + state.ibp_repulsion);
@@ -677,11 +687,35 @@ fn theta_proposal_ignores_the_current_value() {
     });
 }
 
+/// A normal weight whose precision holds a gamma number is a Student weight, and the number's conditional follows.
+#[test]
+fn local_precisions_given_weights() {
+    for tails in [1.0, 4.0, 30.0] {
+        on_states_with_tails(NORMAL_MEAN, Some(tails), |model, state, stream| {
+            let mut total = 0.0;
+            for entry in state.loadings.rows().iter().flatten() {
+                let (mean, precision) = (state.weight_means[entry.feature], state.weight_precisions[entry.feature]);
+                let prior = NormalPrior { mean, precision };
+                let local = simulate::gamma(2.0, 2.0, stream);
+                let given = local_precisions::conditional(tails, prior, Some(entry.weight));
+                let together = ln_gamma_density(local, local_precisions::conditional(tails, prior, None))
+                    + ln_normal_density(entry.weight, NormalPrior { mean, precision: precision * local });
+                let student = ln_student_density(entry.weight, prior, tails);
+                assert_close(together - ln_gamma_density(local, given), student, TOLERANCE, 10.0, "Student weight");
+                total += student;
+            }
+            assert_close(ln_weights(model, state), total, TOLERANCE, 1.0 + total.abs(), "weights");
+        });
+    }
+}
+
 /// Scaled coordinates: K V features by 1/c, active weights by c, K precisions by 1/c^2, K means by c unless fixed.
 #[test]
 fn rescaling() {
-    for weight_mean in [NORMAL_MEAN, WeightMeanPrior::Fixed(0.0)] {
-        on_random_states(weight_mean, |model, state, _| {
+    for (weight_mean, tails) in
+        [(NORMAL_MEAN, None), (WeightMeanPrior::Fixed(0.0), None), (NORMAL_MEAN, Some(4.0)), (NORMAL_MEAN, Some(1.0))]
+    {
+        on_states_with_tails(weight_mean, tails, |model, state, _| {
             for ln_c in [-0.4_f64, 0.05, 0.9] {
                 let Some(degree) = model.spectrum.degree() else { continue };
                 let scales = rescale::Scales {
@@ -750,7 +784,7 @@ impl PairCase {
         let inner = |row: usize| {
             let others = state.loadings.row(row).iter().filter(|entry| !features.contains(&entry.feature));
             let explained = |f: usize| others.clone().map(|entry| entry.weight * at(entry.feature, f)).sum::<f64>();
-            RowView { inner: features.map(|f| projections.row(row)[f] - explained(f)), own_gram: None }
+            RowView { inner: features.map(|f| projections.row(row)[f] - explained(f)), own: None }
         };
         PairCase {
             features,

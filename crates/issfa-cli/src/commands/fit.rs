@@ -18,7 +18,7 @@ use issfa::run::folder::{FIGURES, Output};
 use issfa::run::held::Held;
 use issfa::run::inputs;
 use issfa::run::settings::ThetaStep;
-use issfa::run::settings::{Checked, PageSize, Precision, Preset, Settings, Start, USUAL_BURN_IN, USUAL_THIN};
+use issfa::run::settings::{Checked, PageSize, Precision, Preset, Settings, Start, USUAL_BURN_IN, USUAL_THIN, Weights};
 use issfa::run::until::{MOST_UNTIL_SETTLED, Until};
 use issfa::structure::{Shelf, expression};
 use issfa::summary::overview::Overview;
@@ -122,6 +122,9 @@ pub struct FitOptions {
     /// of a stored reference (default reference)
     #[arg(long, value_name = "reference|white|FILE")]
     pub noise: Option<String>,
+    /// What active weights are drawn from: normal, or student with heavier tails (default normal)
+    #[arg(long, value_parser = named::<Weights>(&["normal", "student"]))]
+    pub weights: Option<Weights>,
     /// How theta is updated: mh is exact, laplace is as in the paper
     #[arg(long, value_parser = named::<ThetaStep>(&["mh", "laplace"]))]
     pub theta_step: Option<ThetaStep>,
@@ -253,6 +256,7 @@ impl FitOptions {
             settings.priors.noise = Some(pair("noise-prior", text)?);
         }
         set(&mut settings.noise, self.noise.take().map(|text| absolute_unless(&text, &["reference", "white"])));
+        set(&mut settings.weights, self.weights);
         set(&mut settings.theta_step, self.theta_step);
         set(&mut settings.precision, self.precision);
         Ok(())

@@ -110,7 +110,8 @@ pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
         }
         let streams = Streams { seed: fitted.settings().seed, chain: 0, sweep: number as u64 };
         let scatter = fitted.scatter(&state, None);
-        let known = Known { state: &state, means: &feature_means, scatter: scatter.as_ref(), left_out: &[] };
+        let tails = fitted.settings().weight_tails();
+        let known = Known { state: &state, tails, means: &feature_means, scatter: scatter.as_ref(), left_out: &[] };
         let (rows, _) = infer(&noisy, &known, Effort::ONE_DRAW, &streams, &all_of(&noisy));
         let signals = known.scatter.map(|scatter| fitted.images(&signals(&known, scatter, &rows, &streams)));
         for (row, means) in rows.iter().enumerate() {

@@ -201,7 +201,8 @@ fn add_predictions<R: Real>(draw: &Draw<R>, fitted: &Fitted, streams: &Streams, 
             let (with_data, own_gram) = visible_products(&row.white, &features, &gram, k);
             let norms: Vec<f64> = (0..k).map(|j| own_gram[j * k + j].max(0.0)).collect();
             let mut stream = streams.stream(Purpose::NewRows, 1, number as u64);
-            let means = infer_row(&feature_terms(state, &norms), &with_data, &own_gram, Effort::FULL, &mut stream);
+            let terms = feature_terms(state, fitted.settings().weight_tails(), &norms);
+            let means = infer_row(&terms, &with_data, &own_gram, Effort::FULL, &mut stream);
             for (weight, image) in means.weights.iter().zip(shown.chunks_exact(n_sites)) {
                 row.signal.iter_mut().zip(image).for_each(|(sum, x)| *sum += row.level * weight * x);
             }

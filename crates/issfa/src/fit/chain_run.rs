@@ -265,8 +265,8 @@ impl<'a, R: Real> ChainRun<'a, R> {
         let means = features::conditional_means(&prepared.model, &self.chain.state);
         let means = means.gathered(prepared.model.comm.as_ref())?;
         let streams = self.schedule.streams(self.chain.sweep);
-        let data = prepared.heldout.as_ref()?;
-        let residual = new_rows::mean_squared_residual(data, &self.chain.state, &means, &streams);
+        let (data, tails) = (prepared.heldout.as_ref()?, prepared.model.priors.weight_tails);
+        let residual = new_rows::mean_squared_residual(data, &self.chain.state, tails, &means, &streams);
         Some(prepared.units().noise_variance(residual))
     }
 

@@ -6,6 +6,7 @@
 pub mod features;
 pub mod ibp_repulsion;
 pub mod ibp_strength;
+pub mod local_precisions;
 pub(crate) mod metropolis;
 pub mod noise;
 pub mod pair_rotation;
@@ -18,7 +19,7 @@ pub mod unique_features;
 pub mod weight_means;
 pub mod weight_precisions;
 
-use crate::model::{Model, State};
+use crate::model::{Model, NormalPrior, State};
 use crate::numeric::linalg::Real;
 use crate::rng::Streams;
 use crate::spectral::Projections;
@@ -164,14 +165,29 @@ fn refresh<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Pr
     *projections = model.domain.project(&model.pass(&state.loadings), &mut state.features);
 }
 
-/// Number and sum of each feature's active weights, and the sum of `(weight - centre_k)^2`.
-fn weight_moments<R>(state: &State<R>, centres: &[f64]) -> Vec<(f64, f64, f64)> {
-    let mut moments = vec![(0.0, 0.0, 0.0); centres.len()];
+/// Sums over a feature's active weights, each counted by its local precision (1 for normal weights).
+#[derive(Clone, Copy, Debug, Default)]
+struct WeightMoments {
+    n_active: f64,
+    /// Of the local precisions.
+    mass: f64,
+    sum: f64,
+    /// Of `(weight - tau)^2`.
+    squares: f64,
+}
+
+/// The moments of every feature, with local precisions drawn from `stream`.
+fn weight_moments<R>(model: &Model<R>, state: &State<R>, stream: &mut impl rand::Rng) -> Vec<WeightMoments> {
+    let mut moments = vec![WeightMoments::default(); state.weight_means.len()];
     for entry in state.loadings.rows().iter().flatten() {
-        let moment = &mut moments[entry.feature];
-        moment.0 += 1.0;
-        moment.1 += entry.weight;
-        moment.2 += (entry.weight - centres[entry.feature]).powi(2);
+        let (feature, weight) = (entry.feature, entry.weight);
+        let prior = NormalPrior { mean: state.weight_means[feature], precision: state.weight_precisions[feature] };
+        let local = local_precisions::draw(model.priors.weight_tails, prior, Some(weight), stream);
+        let moment = &mut moments[feature];
+        moment.n_active += 1.0;
+        moment.mass += local;
+        moment.sum += local * weight;
+        moment.squares += local * (weight - prior.mean).powi(2);
     }
     moments
 }

@@ -5,7 +5,7 @@
 //! independent. Features are visited in a random order: the storage order knows their age, and a scan that depends
 //! on the state would bias the posterior.
 
-use super::{Info, Phase, Turn, refresh};
+use super::{Info, Phase, Turn, local_precisions, refresh};
 use crate::comm::{Comm, part_of};
 use crate::model::{Entry, Model, NormalPrior, State, ibp};
 use crate::numeric::bytes::Element;
@@ -31,8 +31,10 @@ pub struct FeatureTerms {
     pub squared_norm: f64,
     /// sigma^2.
     pub noise_variance: f64,
-    /// The prior of an active weight: tau_k and nu_k.
+    /// The prior of an active weight: tau_k, and nu_k or, of a Student weight, nu_k times its local precision.
     pub weight: NormalPrior,
+    /// Degrees of freedom of Student weights.
+    pub tails: Option<f64>,
     /// `ln(pi_k / (1 - pi_k))`; `None` where the activation may not change.
     pub ln_prior_odds: Option<f64>,
 }
@@ -112,7 +114,8 @@ pub(crate) fn update_in_order<R: Real>(
         shuffled[..n_rows / 2].iter().for_each(|&row| in_first[row] = true);
         for half in 0..2 {
             let changing: Vec<bool> = in_first.iter().map(|&first| first == (half == 0)).collect();
-            let half = Half { streams: &turn.streams, part: 2 * row_sweep + half, changing: &changing };
+            let (part, tails) = (2 * row_sweep + half, model.priors.weight_tails);
+            let half = Half { streams: &turn.streams, part, changing: &changing, tails };
             half.update(model.comm.as_ref(), state, projections, &arrange);
         }
     }
@@ -127,6 +130,8 @@ struct Half<'a> {
     part: u32,
     /// By row.
     changing: &'a [bool],
+    /// Of Student weights.
+    tails: Option<f64>,
 }
 
 impl Half<'_> {
@@ -137,9 +142,9 @@ impl Half<'_> {
         projections: &Projections<R>,
         arrange: impl Fn(&mut [usize], &mut Stream),
     ) {
-        let Half { streams, part, changing } = *self;
+        let Half { streams, part, changing, tails } = *self;
         let mut stream = streams.stream(Purpose::RowSplit, part, 1);
-        let terms = feature_terms(state, projections, changing, &mut stream);
+        let terms = feature_terms(state, tails, projections, changing, &mut stream);
         let features: Vec<ReadyTerms> = terms.iter().map(ReadyTerms::new).collect();
         let mut order: Vec<usize> = (0..features.len()).collect();
         arrange(&mut order, &mut stream);
@@ -150,12 +155,14 @@ impl Half<'_> {
             let chunks = chunks.map(|(at, rows)| (own.start + at, rows));
             let work = |scratch: &mut RowScratch, (chunk, rows): (usize, &mut [Vec<Entry>])| {
                 let mut stream = streams.stream(Purpose::SharedActivations, part, chunk as u64);
+                let mut local =
+                    streams.stream(Purpose::SharedActivations, part, local_precisions::STREAMS + chunk as u64);
                 for (offset, entries) in rows.iter_mut().enumerate() {
                     let row = chunk * ROW_CHUNK + offset;
                     if !changing[row] {
                         continue;
                     }
-                    let own = projections.own_gram(row).map(|gram| prepared_with(&terms, gram));
+                    let own = own_terms(&terms, projections.own_gram(row), entries, &mut local);
                     let given = RowGiven {
                         with_data: projections.row(row),
                         gram: projections.gram_of(row),
@@ -201,18 +208,33 @@ fn hand_round(comm: &dyn Comm, rows: &mut [Vec<Entry>], here: Range<usize>, chan
     }
 }
 
-/// The terms of a row with a gram matrix of its own.
-fn prepared_with(terms: &[FeatureTerms], gram: &[f64]) -> Vec<ReadyTerms> {
-    let k = terms.len();
+/// The terms of a row that has a gram matrix or, with Student weights, local precisions of its own.
+fn own_terms(
+    terms: &[FeatureTerms],
+    own_gram: Option<&[f64]>,
+    entries: &[Entry],
+    stream: &mut impl rand::Rng,
+) -> Option<Vec<ReadyTerms>> {
+    if own_gram.is_none() && terms.iter().all(|terms| terms.tails.is_none()) {
+        return None;
+    }
+    let (mut entries, k) = (entries.iter().peekable(), terms.len());
     let own = |(feature, terms): (usize, &FeatureTerms)| {
-        ReadyTerms::new(&FeatureTerms { squared_norm: gram[feature * k + feature].max(0.0), ..*terms })
+        let weight = entries.next_if(|entry| entry.feature == feature).map(|entry| entry.weight);
+        let mut own = *terms;
+        own.weight.precision *= local_precisions::draw(terms.tails, terms.weight, weight, stream);
+        if let Some(gram) = own_gram {
+            own.squared_norm = gram[feature * (k + 1)].max(0.0);
+        }
+        ReadyTerms::new(&own)
     };
-    terms.iter().enumerate().map(own).collect()
+    Some(terms.iter().enumerate().map(own).collect())
 }
 
 /// Draws each feature's probability and collects its terms; features that no row outside uses keep their activations.
 fn feature_terms<R: Real>(
     state: &State<R>,
+    tails: Option<f64>,
     projections: &Projections<R>,
     changing: &[bool],
     stream: &mut impl rand::Rng,
@@ -230,6 +252,7 @@ fn feature_terms<R: Real>(
             squared_norm: projections.gram()[feature * k + feature],
             noise_variance: state.noise_variance,
             weight: NormalPrior { mean: state.weight_means[feature], precision: state.weight_precisions[feature] },
+            tails,
             ln_prior_odds,
         }
     };
@@ -341,6 +364,7 @@ impl RowScratch {
 pub struct NewRow<'a> {
     with_data: &'a [f64],
     gram: &'a [f64],
+    terms: Vec<FeatureTerms>,
     features: Vec<ReadyTerms>,
     order: Vec<usize>,
     scratch: RowScratch,
@@ -351,8 +375,8 @@ impl<'a> NewRow<'a> {
     /// A row by its inner products with the features and theirs with each other, and what it uses at first.
     pub fn new(terms: &[FeatureTerms], with_data: &'a [f64], gram: &'a [f64], entries: &[Entry]) -> NewRow<'a> {
         let features: Vec<ReadyTerms> = terms.iter().map(ReadyTerms::new).collect();
-        let (order, entries) = ((0..features.len()).collect(), entries.to_vec());
-        NewRow { with_data, gram, features, order, scratch: RowScratch::default(), entries }
+        let (order, entries, terms) = ((0..features.len()).collect(), entries.to_vec(), terms.to_vec());
+        NewRow { with_data, gram, terms, features, order, scratch: RowScratch::default(), entries }
     }
 
     /// What it uses now.
@@ -366,10 +390,14 @@ impl<'a> NewRow<'a> {
     }
 
     /// The same with each draw a proposal. One entry's draw from its conditional is reversible with respect to the law of
-    /// [`NewRow::update`], so that accepting by the ratio of another law to this one leaves that other law unchanged.
+    /// [`NewRow::update`], so that accepting by the ratio of another law to this one leaves that other law unchanged. (Of
+    /// Student weights given their local precisions, of which no ratio knows.)
     pub fn update_if<S: rand::Rng>(&mut self, stream: &mut S, accept: impl FnMut(Change, &mut S) -> bool) {
         self.order.shuffle(stream);
-        let NewRow { with_data, gram, features, order, scratch, entries } = self;
+        let NewRow { with_data, gram, terms, features, order, scratch, entries } = self;
+        if let Some(own) = own_terms(terms, None, entries, stream) {
+            *features = own;
+        }
         scratch.update_row_if(entries, &RowGiven { with_data, gram, features, order }, stream, accept);
     }
 }

@@ -11,7 +11,8 @@ use std::f64::consts::PI;
 /// themselves, theta in xi = ln theta.
 pub fn ln_joint<R: Real>(model: &Model<R>, state: &State<R>) -> f64 {
     let priors = &model.priors;
-    let mut total = ln_likelihood(model, state) + ln_features(model, state) + ln_activations(state) + ln_weights(state);
+    let mut total =
+        ln_likelihood(model, state) + ln_features(model, state) + ln_activations(state) + ln_weights(model, state);
     total += ln_gamma_density(state.ibp_strength, priors.ibp_strength);
     total += ln_gamma_density(state.ibp_repulsion, priors.ibp_repulsion);
     let noise = GammaPrior { shape: priors.noise.shape, rate: priors.noise.scale };
@@ -56,10 +57,13 @@ pub fn ln_activations<R>(state: &State<R>) -> f64 {
 }
 
 /// `ln p(A | Z, tau, nu)` over active entries.
-pub fn ln_weights<R>(state: &State<R>) -> f64 {
+pub fn ln_weights<R>(model: &Model<R>, state: &State<R>) -> f64 {
     let entry = |e: &super::Entry| {
         let prior = NormalPrior { mean: state.weight_means[e.feature], precision: state.weight_precisions[e.feature] };
-        ln_normal_density(e.weight, prior)
+        match model.priors.weight_tails {
+            None => ln_normal_density(e.weight, prior),
+            Some(tails) => ln_student_density(e.weight, prior, tails),
+        }
     };
     state.loadings.rows().iter().flatten().map(entry).sum()
 }
@@ -67,6 +71,13 @@ pub fn ln_weights<R>(state: &State<R>) -> f64 {
 /// The normal log density.
 pub fn ln_normal_density(x: f64, prior: NormalPrior) -> f64 {
     0.5 * (prior.precision / (2.0 * PI)).ln() - 0.5 * prior.precision * (x - prior.mean).powi(2)
+}
+
+/// The log density of a Student variable with `tails` degrees of freedom; the precision is one over its squared scale.
+pub fn ln_student_density(x: f64, prior: NormalPrior, tails: f64) -> f64 {
+    let half = 0.5 * (tails + 1.0);
+    ln_gamma(half) - ln_gamma(0.5 * tails) + 0.5 * (prior.precision / (tails * PI)).ln()
+        - half * (prior.precision * (x - prior.mean).powi(2) / tails).ln_1p()
 }
 
 /// The gamma log density (shape, rate).

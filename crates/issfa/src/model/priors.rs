@@ -49,6 +49,8 @@ pub struct Priors {
     pub weight_precision: GammaPrior,
     /// tau_k.
     pub weight_mean: WeightMeanPrior,
+    /// Degrees of freedom of Student weights; normal ones where there are none.
+    pub weight_tails: Option<f64>,
     /// xi_p = ln theta_p, one for each parameter of the curve.
     pub ln_theta: Vec<NormalPrior>,
 }
@@ -62,6 +64,7 @@ impl Priors {
             ibp_repulsion: GammaPrior { shape: 1.0, rate: 1.0 },
             weight_precision: GammaPrior { shape: 10.0, rate: 10.0 },
             weight_mean: WeightMeanPrior::Normal(NormalPrior { mean: 0.0, precision: 1.0 }),
+            weight_tails: None,
             ln_theta: vec![NormalPrior { mean: 0.0, precision: 1.0 / 9.0 }; n_parameters],
         }
     }

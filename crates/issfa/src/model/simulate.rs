@@ -29,6 +29,11 @@ pub fn weight_mean(prior: &WeightMeanPrior, stream: &mut impl rand::Rng) -> f64 
     }
 }
 
+/// By how much the precision of one active weight differs from that of its feature's: 1 for normal weights.
+pub fn local_precision(tails: Option<f64>, stream: &mut impl rand::Rng) -> f64 {
+    tails.map_or(1.0, |freedom| gamma(0.5 * freedom, 0.5 * freedom, stream))
+}
+
 /// A feature spectrum from the prior: independent normals with precisions `h_v`.
 pub fn feature_spectrum(precisions: &[f64], stream: &mut impl rand::Rng) -> Vec<f64> {
     precisions.iter().map(|h| normal(stream) / h.sqrt()).collect()
@@ -54,7 +59,8 @@ pub fn prior_state<R: Real>(
         state.weight_precisions.push(gamma(priors.weight_precision.shape, priors.weight_precision.rate, stream));
     }
     let mut weigh = |&feature: &usize| {
-        let sd = state.weight_precisions[feature].sqrt().recip();
+        let local = local_precision(priors.weight_tails, stream);
+        let sd = (state.weight_precisions[feature] * local).sqrt().recip();
         Entry { feature, weight: state.weight_means[feature] + sd * normal(stream) }
     };
     let rows = rows.iter().map(|row| row.iter().map(&mut weigh).collect()).collect();

@@ -33,6 +33,8 @@ pub enum FeaturesAre {
 pub struct Known<'a, R> {
     /// All but the features.
     pub state: &'a State<R>,
+    /// Degrees of freedom of Student weights.
+    pub tails: Option<f64>,
     /// The features' means given all else in the state.
     pub means: &'a FeatureSpectra<R>,
     /// How they scatter about them, if they are to be integrated out of rows that are whole.
@@ -97,7 +99,7 @@ impl RowMeans {
 }
 
 /// The terms of every feature for a new row: prior odds `m_k / (T + beta - m_k)`.
-pub fn feature_terms<R: Real>(state: &State<R>, squared_norms: &[f64]) -> Vec<FeatureTerms> {
+pub fn feature_terms<R: Real>(state: &State<R>, tails: Option<f64>, squared_norms: &[f64]) -> Vec<FeatureTerms> {
     let n_rows = state.loadings.n_rows() as f64;
     let one = |feature: usize| {
         let count = state.loadings.counts()[feature] as f64;
@@ -105,6 +107,7 @@ pub fn feature_terms<R: Real>(state: &State<R>, squared_norms: &[f64]) -> Vec<Fe
             squared_norm: squared_norms[feature],
             noise_variance: state.noise_variance,
             weight: NormalPrior { mean: state.weight_means[feature], precision: state.weight_precisions[feature] },
+            tails,
             ln_prior_odds: Some((count / (n_rows + state.ibp_repulsion - count)).ln()),
         }
     };
@@ -178,7 +181,7 @@ pub fn infer<R: Real>(
     let terms_with = |gram: &[f64]| {
         let k = state.n_features();
         let norms: Vec<f64> = (0..k).map(|feature| gram[feature * k + feature].max(0.0)).collect();
-        feature_terms(state, &norms)
+        feature_terms(state, known.tails, &norms)
     };
     let terms = terms_with(projections.gram());
     // The features' covariance is diagonal over modes only.
@@ -214,11 +217,12 @@ pub fn all_of<R: Real>(rows: &Loaded<R>) -> Vec<u64> {
 pub fn mean_squared_residual<R: Real>(
     heldout: &Loaded<R>,
     state: &State<R>,
+    tails: Option<f64>,
     features: &FeatureSpectra<R>,
     streams: &Streams,
 ) -> f64 {
     let data = &heldout.data;
-    let known = Known { state, means: features, scatter: None, left_out: &[] };
+    let known = Known { state, tails, means: features, scatter: None, left_out: &[] };
     let (rows, projections) = infer(heldout, &known, Effort::BRIEF, streams, &all_of(heldout));
     let k = state.n_features();
     let squares = squared_row_norms(data, &Solo);
@@ -274,7 +278,7 @@ mod tests {
         Kernel::Features.update(&model, &mut state, &mut Projections::default(), &turn);
         let means = conditional_means(&model, &state);
         let mean_weight = |features: &FeatureSpectra<f64>| {
-            let known = Known { state: &state, means: features, scatter: None, left_out: &[] };
+            let known = Known { state: &state, tails: None, means: features, scatter: None, left_out: &[] };
             let (rows, _) = infer(&new_rows, &known, Effort::FULL, &streams, &all_of(&new_rows));
             rows.iter().map(|row| row.weights[0]).sum::<f64>() / n_new as f64
         };

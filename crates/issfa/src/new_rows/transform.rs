@@ -300,7 +300,8 @@ impl Fitted {
         let is_left_out = |column: &Option<usize>| column.is_some_and(|column| how.drop.contains(&ids[column]));
         let left_out: Vec<bool> = places.iter().map(is_left_out).collect();
         let scatter = self.scatter(state, how.features);
-        let known = Known { state, means: &draw.feature_means, scatter: scatter.as_ref(), left_out: &left_out };
+        let tails = self.settings().weight_tails();
+        let known = Known { state, tails, means: &draw.feature_means, scatter: scatter.as_ref(), left_out: &left_out };
         let mut means = vec![RowMeans::default(); sums.reconstruction.n_rows()];
         for part in parts {
             let keys: Vec<u64> = part.rows.iter().map(|&row| keys[row]).collect();

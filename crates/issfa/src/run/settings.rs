@@ -33,6 +33,8 @@ const MOST_REPEATS: u64 = 10_000;
 pub const USUAL_BURN_IN: u64 = 500;
 /// Every so many sweeps one is kept.
 pub const USUAL_THIN: u64 = 5;
+/// Degrees of freedom of Student weights.
+pub const USUAL_TAILS: f64 = 4.0;
 
 /// Every setting of a fit, by the names of the options.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,6 +86,9 @@ pub struct Settings {
     pub target_r2: Option<String>,
     /// The noise: `reference` (measured on differences of rows), `white`, or the file of a stored reference.
     pub noise: String,
+    /// What the weights of active entries are drawn from.
+    #[serde(skip_serializing_if = "Weights::is_usual")]
+    pub weights: Weights,
     /// How theta is updated.
     #[serde(alias = "theta_step")]
     pub theta_step: ThetaStep,
@@ -192,6 +197,23 @@ pub enum Start {
     Full,
 }
 
+/// What the weights of active entries are drawn from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weights {
+    /// Normal about the feature's mean weight.
+    #[default]
+    Normal,
+    /// Student, with heavier tails.
+    Student,
+}
+
+impl Weights {
+    fn is_usual(&self) -> bool {
+        *self == Weights::Normal
+    }
+}
+
 /// How spectral data and features are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -228,6 +250,9 @@ pub struct PriorSettings {
     pub weight_precision: [f64; 2],
     /// Of the weights' means.
     pub weight_mean: WeightMeanSetting,
+    /// Degrees of freedom of Student weights; left out: [`USUAL_TAILS`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight_tails: Option<f64>,
     /// Normal mean and standard deviation of every ln theta.
     pub ln_theta: [f64; 2],
 }
@@ -277,6 +302,7 @@ impl Default for Settings {
             max_features: None,
             target_r2: None,
             noise: "reference".into(),
+            weights: Weights::Normal,
             theta_step: ThetaStep::Mh,
             center: None,
             scale: false,
@@ -314,6 +340,7 @@ impl Default for PriorSettings {
             ibp_repulsion: [1.0, 1.0],
             weight_precision: [10.0, 10.0],
             weight_mean: WeightMeanSetting::Normal([0.0, 1.0]),
+            weight_tails: None,
             ln_theta: [0.0, 3.0],
         }
     }
@@ -402,6 +429,11 @@ impl Settings {
         toml::to_string(self).expect("settings can be written as TOML")
     }
 
+    /// Degrees of freedom of Student weights; none where weights are normal.
+    pub fn weight_tails(&self) -> Option<f64> {
+        (self.weights == Weights::Student).then(|| self.priors.weight_tails.unwrap_or(USUAL_TAILS))
+    }
+
     /// How the files of rows are to be read.
     pub fn reading(&self) -> Result<Reading> {
         let columns = self.columns.as_deref().map(Columns::parse).transpose()?;
@@ -439,6 +471,11 @@ impl Settings {
         let (burn_in, thin) = self.fill_in_schedule();
         self.check_counts(burn_in, thin)?;
         self.priors.check()?;
+        if let (Weights::Normal, Some(tails)) = (self.weights, self.priors.weight_tails) {
+            let problem = format!("is for {}; leave it out", setting("weights").to("student"));
+            return Err(Error::setting("weight_tails", tails, problem));
+        }
+        self.priors.weight_tails = self.weight_tails();
         self.noise_reference.check()?;
         let checked = Checked {
             is_promoted: false,
@@ -541,6 +578,9 @@ impl PriorSettings {
                     "a normal prior is [mean, sd] with sd > 0",
                 ));
             }
+        }
+        if let Some(tails) = self.weight_tails.filter(|tails| !(*tails > 0.0 && tails.is_finite())) {
+            return Err(Error::setting("weight_tails", tails, "degrees of freedom must be positive"));
         }
         self.weight_mean.fixed().map(|_| ())
     }
@@ -661,6 +701,7 @@ impl Checked {
             ibp_repulsion: gamma(settings.ibp_repulsion),
             weight_precision: gamma(settings.weight_precision),
             weight_mean,
+            weight_tails: self.settings.weight_tails(),
             ln_theta: vec![normal(settings.ln_theta); spectrum.n_parameters()],
         })
     }

@@ -35,6 +35,7 @@ pub fn priors(n_parameters: usize, weight_mean: WeightMeanPrior) -> Priors {
         ibp_repulsion: GammaPrior { shape: 4.0, rate: 4.0 },
         weight_precision: GammaPrior { shape: 6.0, rate: 4.0 },
         weight_mean,
+        weight_tails: None,
         ln_theta: (0..n_parameters).map(ln_theta).collect(),
     }
 }

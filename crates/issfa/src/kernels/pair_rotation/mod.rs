@@ -8,7 +8,7 @@
 pub mod plane;
 pub mod uses;
 
-use super::{Info, Phase, Turn, refresh};
+use super::{Info, Phase, Turn, local_precisions, refresh};
 use crate::comm::{Comm, all_gather_values, part_of};
 use crate::model::{Model, NormalPrior, State, ibp};
 use crate::numeric::bytes::Element;
@@ -16,7 +16,7 @@ use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Stream, Streams};
 use crate::spectral::Projections;
-use plane::{ChunkUses, ChunkView, Pair, Plane, Rotation, RowView, UsesOfChunk};
+use plane::{ChunkUses, ChunkView, Own, Pair, Plane, Rotation, RowView, UsesOfChunk};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use std::ops::Range;
@@ -65,7 +65,9 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     }
     let mut info = Info::default();
     for (number, pair) in draw_pairs(state.n_features(), n_pairs, &turn.streams).into_iter().enumerate() {
-        let turned = Turning::new(state, projections, pair, &turn.streams, number as u32 + 1).run(model.comm.as_ref());
+        let tails = model.priors.weight_tails;
+        let turning = Turning::new(state, tails, projections, pair, &turn.streams, number as u32 + 1);
+        let turned = turning.run(model.comm.as_ref());
         info.proposed += 1;
         if let Some(turned) = turned {
             info.accepted += 1;
@@ -118,11 +120,14 @@ struct Turning<'a, R> {
     /// Numbers the streams of the pair.
     part: u32,
     stream: Stream,
+    /// Of Student weights.
+    tails: Option<f64>,
 }
 
 impl<'a, R: Real> Turning<'a, R> {
     fn new(
         state: &'a State<R>,
+        tails: Option<f64>,
         projections: &'a Projections<R>,
         features: [usize; 2],
         streams: &'a Streams,
@@ -138,7 +143,7 @@ impl<'a, R: Real> Turning<'a, R> {
             features.map(|k| NormalPrior { mean: state.weight_means[k], precision: state.weight_precisions[k] });
         let pair = Pair { noise_variance: state.noise_variance, weights, ln_prior_odds };
         let gram = of_pair(projections.gram(), state.n_features(), features);
-        Turning { state, projections, features, pair, gram, streams, part, stream }
+        Turning { state, projections, features, pair, gram, streams, part, stream, tails }
     }
 
     /// Draws a rotation and what follows; `None` where all stays as it is, or where numbers do not reach so far.
@@ -170,23 +175,36 @@ impl<'a, R: Real> Turning<'a, R> {
             || (),
             |(), (view, chunk)| {
                 let rows = rows_of(&(chunk..chunk + 1), n_rows);
-                *view = Some(ChunkView::new(rows.map(|row| self.view(row))));
+                let index = local_precisions::STREAMS + chunk as u64;
+                let mut local = self.streams.stream(Purpose::PairRotation, self.part, index);
+                *view = Some(ChunkView::new(rows.map(|row| self.view(row, &mut local))));
             },
         );
         views.into_iter().flatten().collect()
     }
 
-    fn view(&self, row: usize) -> RowView {
+    fn view(&self, row: usize, stream: &mut Stream) -> RowView {
         let (k, [j, l], gram) = (self.state.n_features(), self.features, self.projections.gram_of(row));
         let (with_j, with_l) = (&gram[j * k..(j + 1) * k], &gram[l * k..(l + 1) * k]);
         let with_data = self.projections.row(row);
         let mut inner = [with_data[j], with_data[l]];
-        for entry in self.state.loadings.row(row).iter().filter(|entry| entry.feature != j && entry.feature != l) {
-            inner[0] -= entry.weight * with_j[entry.feature];
-            inner[1] -= entry.weight * with_l[entry.feature];
+        let mut weights = [None; 2];
+        for entry in self.state.loadings.row(row) {
+            match self.features.iter().position(|feature| *feature == entry.feature) {
+                Some(at) => weights[at] = Some(entry.weight),
+                None => {
+                    inner[0] -= entry.weight * with_j[entry.feature];
+                    inner[1] -= entry.weight * with_l[entry.feature];
+                }
+            }
         }
-        let own_gram = self.projections.own_gram(row).map(|gram| of_pair(gram, k, self.features));
-        RowView { inner, own_gram }
+        let own_gram = self.projections.own_gram(row);
+        let has_own = own_gram.is_some() || self.tails.is_some();
+        let own = has_own.then(|| Own {
+            gram: own_gram.map_or(self.gram, |gram| of_pair(gram, k, self.features)),
+            local: [0, 1].map(|at| local_precisions::draw(self.tails, self.pair.weights[at], weights[at], stream)),
+        });
+        RowView { inner, own }
     }
 
     /// What each chunk uses under each rotation, rotations of a chunk side by side.

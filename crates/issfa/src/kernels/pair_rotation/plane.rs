@@ -68,8 +68,17 @@ pub struct Pair {
 pub struct RowView {
     /// Products of both features with the residual that leaves both out.
     pub inner: [f64; 2],
-    /// Their products with each other over what the row holds, where it has holes: first, mixed, second.
-    pub own_gram: Option<[f64; 3]>,
+    /// What it has of its own, if anything.
+    pub own: Option<Own>,
+}
+
+/// What a row has of its own where it has holes, or Student weights.
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    /// Products of both features with each other over what the row holds: first, mixed, second.
+    pub gram: [f64; 3],
+    /// Local precisions of both weights.
+    pub local: [f64; 2],
 }
 
 /// The rows of a chunk as the pair sees them.
@@ -79,17 +88,17 @@ pub struct ChunkView {
     pub n_rows: usize,
     /// Their [`RowView::inner`], feature by feature.
     pub inner: [[f64; ROW_CHUNK]; 2],
-    /// Rows with holes and their [`RowView::own_gram`].
-    pub own_grams: Vec<(usize, [f64; 3])>,
+    /// Rows with something of their own.
+    pub own: Vec<(usize, Own)>,
 }
 
 impl ChunkView {
     /// Of some rows.
     pub fn new(rows: impl Iterator<Item = RowView>) -> ChunkView {
-        let mut view = ChunkView { n_rows: 0, inner: [[0.0; ROW_CHUNK]; 2], own_grams: Vec::new() };
+        let mut view = ChunkView { n_rows: 0, inner: [[0.0; ROW_CHUNK]; 2], own: Vec::new() };
         for (at, row) in rows.enumerate() {
             (view.inner[0][at], view.inner[1][at]) = (row.inner[0], row.inner[1]);
-            view.own_grams.extend(row.own_gram.map(|gram| (at, gram)));
+            view.own.extend(row.own.map(|own| (at, own)));
             view.n_rows = at + 1;
         }
         view
@@ -137,6 +146,15 @@ impl Pair {
             halves: [0.5 / precision[0], 0.5 / precision[2]],
             both: [0.5 * precision[2], -precision[1], 0.5 * precision[0]].map(|x| x / determinant),
         }
+    }
+}
+
+impl Pair {
+    /// The plane as a row sees it that has something of its own.
+    fn own_plane(&self, rotation: Rotation, own: &Own) -> Plane {
+        let mut pair = *self;
+        pair.weights.iter_mut().zip(own.local).for_each(|(weight, local)| weight.precision *= local);
+        pair.plane(rotation, own.gram)
     }
 }
 
@@ -189,8 +207,8 @@ impl Pair {
         for at in 0..ROW_CHUNK {
             [_, first[at], second[at], both[at]] = plane.ln_weights([rows.inner[0][at], rows.inner[1][at]]);
         }
-        for &(at, gram) in &rows.own_grams {
-            let own = self.plane(plane.rotation, gram);
+        for &(at, ref own) in &rows.own {
+            let own = self.own_plane(plane.rotation, own);
             [_, first[at], second[at], both[at]] = own.ln_weights([rows.inner[0][at], rows.inner[1][at]]);
         }
         let larger = |x: f64, y: f64| if x > y { x } else { y };
@@ -220,10 +238,10 @@ impl Pair {
         let (weights, _) = self.weights(plane, rows);
         let parts: Vec<Uses> = (0..rows.n_rows).map(|at| weights.each_ref().map(|of_use| of_use[at])).collect();
         let uses = uses::draw(&parts, together, stream);
-        let mut own = rows.own_grams.iter().peekable();
+        let mut own = rows.own.iter().peekable();
         let mut draw = |(at, using): (usize, Use)| {
-            let gram = own.next_if(|(row, _)| *row == at);
-            let own = gram.map(|(_, gram)| self.plane(plane.rotation, *gram));
+            let own = own.next_if(|(row, _)| *row == at);
+            let own = own.map(|(_, own)| self.own_plane(plane.rotation, own));
             own.as_ref().unwrap_or(plane).draw_weights([rows.inner[0][at], rows.inner[1][at]], using, stream)
         };
         uses.into_iter().enumerate().map(&mut draw).collect()

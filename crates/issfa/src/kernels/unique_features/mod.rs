@@ -227,7 +227,8 @@ fn newborn<R>(model: &Model<R>, stream: &mut impl rand::Rng) -> Newborn {
     let prior = model.priors.weight_precision;
     let weight_mean = simulate::weight_mean(&model.priors.weight_mean, stream);
     let weight_precision = simulate::gamma(prior.shape, prior.rate, stream);
-    let weight = weight_mean + simulate::normal(stream) / weight_precision.sqrt();
+    let local = simulate::local_precision(model.priors.weight_tails, stream);
+    let weight = weight_mean + simulate::normal(stream) / (weight_precision * local).sqrt();
     Newborn { weight, weight_mean, weight_precision }
 }
 
