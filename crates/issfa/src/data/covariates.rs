@@ -67,29 +67,36 @@ impl Covariates {
                 );
                 return Err(Error::malformed(path, problem));
             }
-            covariates.push_run(detrend, table.map(|(_, table)| table), &kept, n_dropped);
+            let about = observations.rows_of_means(run);
+            covariates.push_run(detrend, table.map(|(_, table)| table), (&kept, &about), n_dropped);
         }
         Ok(covariates)
     }
 
-    fn push_run(&mut self, detrend: Detrend, table: Option<&Confounds>, kept: &[usize], n_dropped: usize) {
-        let (first, n) = (self.values.len(), self.n_columns());
-        for &row in kept {
-            if detrend == Detrend::Linear {
-                self.values.push(row as f64);
-            }
-            if let Some(table) = table {
-                let n = table.names.len();
-                self.values.extend_from_slice(&table.values[(n_dropped + row) * n..(n_dropped + row + 1) * n]);
-            }
-        }
+    /// Adds the rows `kept` of a run, each column less its mean over the rows `about`.
+    fn push_run(
+        &mut self,
+        detrend: Detrend,
+        table: Option<&Confounds>,
+        (kept, about): (&[usize], &[usize]),
+        n_dropped: usize,
+    ) {
+        let values = |row: usize| {
+            let trend = (detrend == Detrend::Linear).then_some(row as f64);
+            let confounds = table.map_or(&[][..], |table| table.row(n_dropped + row));
+            trend.into_iter().chain(confounds.iter().copied()).collect::<Vec<f64>>()
+        };
+        let known: Vec<Vec<f64>> = about.iter().map(|&row| values(row)).collect();
+        let first = self.values.len();
+        kept.iter().for_each(|&row| self.values.extend(values(row)));
+        let n = self.n_columns();
         for column in 0..n {
-            let mean = self.values[first + column..].iter().step_by(n).sum::<f64>() / (kept.len() as f64).max(1.0);
-            let own = || self.values[first + column..].iter().step_by(n);
+            let own = || known.iter().map(|row| row[column]);
+            let mean = own().sum::<f64>() / (known.len() as f64).max(1.0);
             let (raw, left): (f64, f64) = (own().map(|x| x * x).sum(), own().map(|x| (x - mean).powi(2)).sum());
             // What rounding leaves of a constant column is no covariate.
             let factor = if left > CONSTANT * raw { 1.0 } else { 0.0 };
-            self.values[first + column..].iter_mut().step_by(n).for_each(|x| *x = factor * (*x - mean));
+            self.values[first..].iter_mut().skip(column).step_by(n).for_each(|x| *x = factor * (*x - mean));
         }
     }
 
