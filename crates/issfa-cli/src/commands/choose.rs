@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 ///
 /// Every fifth block of rows that follow each other is held out. Each setting is fitted to the other rows; then a share of
 /// the cells of the held-out rows is hidden and predicted from the visible ones. Structures are tried first, at the noise that
-/// is measured; then, with the best of them, other shares of noise (--target-r2), halved and doubled for as long as that does
-/// not predict worse. What --structure, --target-r2 or --noise-prior say is kept.
+/// is measured; then, with the best of them, other shares of noise (--target-r2): halved for as long as that predicts better,
+/// doubled for as long as it does not predict worse. What --structure, --target-r2 or --noise-prior say is kept.
 ///
-/// Recommended is, of all settings that are behind the best by at most one standard error of the difference, the one with the
-/// fewest features.
+/// Recommended is the simplest of the settings that are as good as the best: whose R2 is below it by at most two standard errors
+/// of the difference, or by at most 1% of it. The usual structure (path) goes before others, then come the fewest features.
 #[derive(Args)]
 #[command(
     mut_arg("sweeps", |arg| arg.help("Iterations of each short fit (default 200)")),
@@ -198,7 +198,9 @@ mod tests {
     use clap::CommandFactory;
 
     fn tried(target_r2: Option<f64>) -> Trial {
-        Trial { structure: "path x cycle".into(), target_r2, ..Trial::default() }
+        let mut trial = Trial::default();
+        (trial.structure, trial.target_r2) = ("path x cycle".into(), target_r2);
+        trial
     }
 
     #[test]

@@ -77,41 +77,52 @@ fn behind(own: &[Block], other: &[Block]) -> (f64, f64) {
     ratio(&differences, &totals(other))
 }
 
+/// A setting is as good as the best if it is behind by at most so many standard errors of the difference,
+const ERRORS: f64 = 2.0;
+/// or by at most this share of the best R2, however surely.
+const NO_ACCOUNT: f64 = 0.01;
+/// That in words.
+const AS_WELL: &str = "to two standard errors of the difference, or to 1%";
+
 /// Which of the trials is best, and which is recommended.
 pub(super) struct Verdict {
     pub best: usize,
+    /// A difference in R2 that is of no account.
+    tolerance: f64,
     pub recommended: usize,
     /// Of every trial, by how much it is behind the best, and the standard error.
     pub behind: Vec<(f64, f64)>,
 }
 
 impl Verdict {
-    /// Whether a trial is behind the best by more than one standard error.
+    /// Whether a trial is surely behind the best, and by more than is of no account.
     pub fn is_worse(&self, trial: usize) -> bool {
         let (behind, error) = self.behind[trial];
-        behind > error
+        behind > (ERRORS * error).max(self.tolerance)
     }
 
     /// The rule in words, with its numbers.
     pub fn reason(&self, trials: &[Trial]) -> String {
-        let chosen = &trials[self.recommended];
+        let (chosen, best) = (&trials[self.recommended], &trials[self.best]);
+        let (behind, error) = self.behind[self.recommended];
         if self.recommended == self.best {
             return format!(
-                "it predicts hidden cells best, and nothing within one standard error of it has fewer features ({:.1})",
+                "it predicts hidden cells best, and nothing that predicts as well ({AS_WELL}) is simpler ({:.1} features)",
                 chosen.n_features
             );
         }
-        let (behind, error) = self.behind[self.recommended];
+        let what =
+            if chosen.structure == best.structure { "fewest features" } else { "usual structure, or fewest features" };
         format!(
-            "its R2 is within one standard error of the best ({behind:.4} below, standard error {error:.4}), and of those it has \
-             the fewest features ({:.1} where the best has {:.1})",
-            chosen.n_features, trials[self.best].n_features
+            "of what predicts hidden cells as well as the best ({AS_WELL}) it is the simplest ({what}): {:.1} features where the \
+             best has {:.1}, for an R2 {behind:.4} lower (standard error {error:.4})",
+            chosen.n_features, best.n_features
         )
     }
 }
 
-/// Of the trials that are behind the best by no more than one standard error of the difference, the one with the fewest
-/// features.
+/// Of the trials that are as good as the best: those with the structure of the first, the usual one, if there are any; of these the
+/// one with the fewest features.
 pub(super) fn judge(trials: &[Trial]) -> Verdict {
     let blocks: Vec<Vec<Block>> = trials.iter().map(|trial| trial.blocks.clone()).collect();
     judge_blocks(trials, &blocks)
@@ -122,12 +133,15 @@ fn judge_blocks(trials: &[Trial], blocks: &[Vec<Block>]) -> Verdict {
     let error = |at: usize| blocks[at].iter().map(|block| block.squared_error).sum::<f64>();
     let best = all().min_by(|&a, &b| error(a).total_cmp(&error(b))).expect("something was tried");
     let behind: Vec<(f64, f64)> = all().map(|at| behind(&blocks[at], &blocks[best])).collect();
-    let verdict = Verdict { best, recommended: best, behind };
-    let near = all().filter(|&at| at == best || !verdict.is_worse(at));
-    let fewer = |a: &usize, b: &usize| {
-        trials[*a].n_features.total_cmp(&trials[*b].n_features).then(error(*a).total_cmp(&error(*b)))
+    let tolerance = NO_ACCOUNT * r2(&blocks[best]).0.max(0.0);
+    let verdict = Verdict { best, tolerance, recommended: best, behind };
+    let is_unusual = |at: usize| trials[at].structure != trials[0].structure;
+    let simpler = |a: &usize, b: &usize| {
+        let by_structure = is_unusual(*a).cmp(&is_unusual(*b));
+        by_structure.then(trials[*a].n_features.total_cmp(&trials[*b].n_features)).then(error(*a).total_cmp(&error(*b)))
     };
-    let recommended = near.min_by(fewer).expect("the best is near itself");
+    let near = all().filter(|&at| at == best || !verdict.is_worse(at));
+    let recommended = near.min_by(simpler).expect("the best is near itself");
     Verdict { recommended, ..verdict }
 }
 
@@ -173,7 +187,7 @@ mod tests {
 
     /// Blocks differ much, but the second setting is worse in each of them: the difference is what counts.
     #[test]
-    fn the_fewest_features_within_one_error_of_the_difference() {
+    fn the_simplest_of_those_that_are_as_good() {
         let best = trial(20.0, &[2.0, 4.0, 3.0, 7.0]);
         let worse = trial(3.0, &[2.5, 4.6, 3.4, 7.5]);
         let alike = trial(9.0, &[2.1, 3.9, 3.2, 6.9]);
@@ -181,9 +195,16 @@ mod tests {
         assert_eq!((verdict.best, verdict.recommended), (1, 2));
         assert!(verdict.is_worse(0) && !verdict.is_worse(2));
         let reason = verdict.reason(&[worse.clone(), best.clone(), alike]);
-        assert!(reason.contains("0.0025 below") && reason.contains("9.0 where the best has 20.0"), "{reason}");
-        let verdict = judge(&[worse, best]);
+        assert!(reason.contains("0.0025 lower") && reason.contains("9.0 where the best has 20.0"), "{reason}");
+        let verdict = judge(&[worse, best.clone()]);
         assert_eq!(verdict.recommended, 1);
+        // Surely worse, but by half a percent of what the best predicts.
+        let hardly = trial(3.0, &[2.03, 4.03, 3.03, 7.03]);
+        assert_eq!(judge(&[best.clone(), hardly.clone()]).recommended, 1);
+        // The structure that comes first is the usual one.
+        let other = Trial { structure: "iid".into(), ..hardly };
+        assert_eq!(judge(&[best.clone(), other.clone()]).recommended, 0);
+        assert_eq!(judge(&[other, best]).recommended, 0);
     }
 
     /// One that is good by the luck of one block is not chosen for that block.

@@ -1,7 +1,7 @@
 //! Which settings: short fits to most of the rows, judged by the hidden cells of the others.
 //!
 //! Structures are tried first, at the noise that was measured; then, with the best of them, shares of the variance that are
-//! taken for noise, halved and doubled for as long as that does not predict worse.
+//! taken for noise: halved for as long as that predicts better, doubled for as long as it does not predict worse.
 
 mod candidates;
 mod figure;
@@ -211,8 +211,11 @@ fn try_all(trials: &mut Trials, structures: Vec<String>, fixed: &Fixed) -> Resul
             let Some(made) = trials.make(Setting { structure: base.structure.clone(), target_r2 })? else {
                 return Ok(false);
             };
-            let verdict = judge(trials.made());
-            if made != verdict.best && verdict.is_worse(made) {
+            let (before, now) = (judge(&trials.made()[..made]), judge(trials.made()));
+            // More features are to be worth it; fewer are welcome for as long as they predict as well.
+            let goes_on =
+                if factor < 1.0 { now.best == made && now.is_worse(before.best) } else { !now.is_worse(made) };
+            if !goes_on {
                 break;
             }
         }

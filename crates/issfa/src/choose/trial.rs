@@ -4,7 +4,7 @@ use super::judged::{Block, Trial, r2};
 use crate::data::Rows;
 use crate::data::division::{Division, Side};
 use crate::data::observations::Watch;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, setting};
 use crate::evaluate::hidden;
 use crate::fit::{Ending, Observer, Request, Session};
 use crate::run::settings::{Checked, PageSize, Settings};
@@ -19,6 +19,15 @@ use std::time::{Duration, Instant};
 pub(super) struct Setting {
     pub structure: String,
     pub target_r2: Option<f64>,
+}
+
+impl Setting {
+    /// For people.
+    fn shown(&self) -> String {
+        let structure = (!self.structure.is_empty()).then(|| setting("structure").to(&self.structure).to_string());
+        let target = self.target_r2.map(|target| setting("target-r2").to(target).to_string());
+        structure.into_iter().chain(target).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// The trials made so far, and what all have in common.
@@ -61,6 +70,7 @@ impl<'a> Trials<'a> {
         let start = Instant::now();
         let settings = of_trial(&self.checked.settings, &setting);
         let checked = settings.check()?;
+        self.observer.note(&format!("trying {}", setting.shown()));
         let (mut blocks, mut n_held, mut features, mut noise) = (Vec::new(), 0, 0.0, 0.0);
         for fold in 0..self.divisions.len() {
             let Some(fitted) = self.fit(&checked, fold)? else { return Ok(None) };

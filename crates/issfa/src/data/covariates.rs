@@ -151,8 +151,34 @@ impl Covariates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::Rows;
+    use crate::data::division::{Division, Side};
     use crate::data::preprocess::{Centering, MeansOf, Preprocessing};
     use crate::data::write::write_npy_f64;
+    use std::sync::Arc;
+
+    /// Rows that are held out have the covariates that their run's other rows are about.
+    #[test]
+    fn held_out_rows_are_beside_the_means_of_the_others() {
+        let rows = Rows::from_values((0..80).map(|x| x as f32).collect::<Vec<_>>(), &[2]).unwrap();
+        let table = Confounds::from_values(&["a"], (0..40).map(|row| f64::from(row * row)).collect()).unwrap();
+        let division = Arc::new(Division::new(&[40], 5, 0));
+        let of = |side: Side| {
+            let mut observations = Observations::of(&rows);
+            observations.keep_part(&division, side);
+            let table = (PathBuf::from("a.tsv"), table.clone());
+            (Covariates::new(&observations, Detrend::Linear, &[table], 0).unwrap(), division.rows(0, side))
+        };
+        let ((training, places), (held, held_places)) = (of(Side::Training), of(Side::Held));
+        let mean = |power: u32| places.iter().map(|&row| row.pow(power) as f64).sum::<f64>() / places.len() as f64;
+        for (covariates, places) in [(&training, &places), (&held, &held_places)] {
+            assert_eq!(covariates.n_rows(), places.len());
+            for (at, &row) in places.iter().enumerate() {
+                let expected = [row as f64 - mean(1), (row * row) as f64 - mean(2)];
+                assert!(covariates.row(at).iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-9), "{row}");
+            }
+        }
+    }
 
     /// 0.72 over 193 rows does not add up exactly; what rounding leaves of it must not take the mean off a second time.
     #[test]

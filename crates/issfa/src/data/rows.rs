@@ -199,17 +199,23 @@ fn check_spaces(sources: &[Arc<dyn RowSource>]) -> Result<()> {
 fn check_names(sources: &[Arc<dyn RowSource>]) -> Result<()> {
     let mut named = sources.iter().filter_map(|source| Some((source, source.column_names()?)));
     let Some((first, expected)) = named.next() else { return Ok(()) };
-    for (source, found) in named {
-        if let Some(at) = found.iter().zip(expected).position(|(own, other)| own != other) {
-            let problem = format!(
-                "calls its column {} \"{}\", which is \"{}\" in {}; give all files the same columns in the same order",
-                at + 1,
-                found[at],
-                expected[at],
-                first.path().display()
-            );
-            return Err(Error::malformed(source.path(), problem));
-        }
-    }
-    Ok(())
+    named.try_for_each(|(source, found)| {
+        check_same_names((source.path(), found), (&first.path().display().to_string(), expected))
+    })
+}
+
+/// Refuses columns of a file that have other names than those of another place, or the same in another order.
+pub fn check_same_names((path, found): (&Path, &[String]), (place, expected): (&str, &[String])) -> Result<()> {
+    // Tables of names know no tabs or ends of lines.
+    let plain = |name: &String| name.replace(['\t', '\n', '\r'], " ");
+    let Some(at) = found.iter().zip(expected).position(|(own, other)| plain(own) != plain(other)) else {
+        return Ok(());
+    };
+    let problem = format!(
+        "calls its column {} \"{}\", which is \"{}\" in {place}; give all files the same columns in the same order",
+        at + 1,
+        found[at],
+        expected[at],
+    );
+    Err(Error::malformed(path, problem))
 }
