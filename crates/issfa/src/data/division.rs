@@ -1,4 +1,4 @@
-//! Rows of every run in two parts: blocks that a fit does not see, and the rest.
+//! Rows of every run in two parts: blocks that a fit does not see, and the rest but for the neighbours of the blocks.
 
 use super::runs::NamedRun;
 use std::ops::Range;
@@ -7,6 +7,10 @@ use std::ops::Range;
 const LEAST_BLOCK: usize = 8;
 /// Held-out blocks that are aimed at.
 const BLOCKS: [usize; 2] = [4, 12];
+
+/// Rows on either side of a block that are in neither part, where blocks are twice as long: what is slow over rows, noise too,
+/// would tell the fit of the rows that it is judged by.
+const MOST_BETWEEN: usize = 5;
 
 /// Which of the two parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,8 @@ pub struct Division {
     lengths: Vec<usize>,
     /// Of every run, in order.
     blocks: Vec<Vec<Range<usize>>>,
+    /// Rows on either side of a block that are in neither part.
+    n_between: usize,
 }
 
 impl Division {
@@ -42,7 +48,8 @@ impl Division {
             let is_held = |block: &usize| block % period == (period / 2 + fold) % period;
             (0..n_all).filter(is_held).map(|block| end(block)..end(block + 1)).collect()
         };
-        Division { lengths: lengths.to_vec(), blocks: lengths.iter().map(|&n_rows| of_run(n_rows)).collect() }
+        let blocks = lengths.iter().map(|&n_rows| of_run(n_rows)).collect();
+        Division { lengths: lengths.to_vec(), blocks, n_between: (length / 2).min(MOST_BETWEEN) }
     }
 
     /// How many rows every run has.
@@ -52,8 +59,15 @@ impl Division {
 
     /// The places of the rows of a part within a run.
     pub fn rows(&self, run: usize, side: Side) -> Vec<usize> {
-        let is_held = |row: &usize| self.blocks[run].iter().any(|block| block.contains(row));
-        (0..self.lengths[run]).filter(|row| is_held(row) == (side == Side::Held)).collect()
+        let n = self.n_between;
+        let is_near = |row: usize, n: usize| {
+            self.blocks[run].iter().any(|block| (block.start.saturating_sub(n)..block.end + n).contains(&row))
+        };
+        let is_in = |row: &usize| match side {
+            Side::Held => is_near(*row, 0),
+            Side::Training => !is_near(*row, n),
+        };
+        (0..self.lengths[run]).filter(is_in).collect()
     }
 
     /// The number of the block that a held-out row is in, over all runs.
@@ -91,7 +105,8 @@ mod tests {
                 let mut blocks = Vec::new();
                 for run in 0..lengths.len() {
                     let [held, seen] = [Side::Held, Side::Training].map(|side| division.rows(run, side));
-                    assert_eq!(held.len() + seen.len(), lengths[run]);
+                    let apart = |row: &usize| held.iter().all(|other| row.abs_diff(*other) > division.n_between);
+                    assert!(seen.iter().all(apart) && seen.len() * 5 >= lengths[run] * 2, "{lengths:?}");
                     blocks.extend(held.iter().map(|&row| division.block_of(run, row)));
                     held.iter().for_each(|&row| n_out[run][row] += 1);
                 }
@@ -108,7 +123,7 @@ mod tests {
     #[test]
     fn blocks_are_stretches_of_rows() {
         let division = Division::new(&[1000], 5, 0);
-        assert_eq!((division.n_held(), division.n_blocks()), (204, 12));
+        assert_eq!((division.n_held(), division.n_blocks(), division.n_between), (204, 12, 5));
         assert!(division.blocks[0].iter().all(|block| block.len() >= 16));
         let runs = Division::new(&[121; 12], 5, 0);
         assert_eq!(runs.n_blocks(), 12);
