@@ -186,7 +186,9 @@ fn mistakes_are_named() {
         let told = bench.fails(2, &format!("choose {arguments}"));
         assert!(told.contains(words), "{arguments}: {told}");
     }
-    assert!(!bench.path("run").exists());
+    let told = bench.fails(1, "choose sim/observations.npy --grid 12x10 --time-budget 0s --out choice");
+    assert!(told.contains("stopped before the first setting was tried"), "{told}");
+    assert!(!bench.path("run").exists() && !bench.path("choice").exists());
 }
 
 /// Ctrl-C shows what was tried by then.

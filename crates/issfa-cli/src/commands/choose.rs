@@ -4,7 +4,7 @@ use super::fit::{FitOptions, open_rows};
 use crate::options::Common;
 use crate::progress::Progress;
 use crate::signals::Signals;
-use crate::{Failure, Outcome, words};
+use crate::{Failure, Outcome};
 use clap::Args;
 use issfa::choose::{Choice, Judging, Trial, USUAL_SWEEPS, choose};
 use issfa::run::folder::Output;
@@ -88,9 +88,9 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     let choice = choose(&rows, &checked, &judging, &shelf, (&mut progress, Some(signals.watch())));
     progress.finish();
     let choice = match choice {
-        Err(error @ Error::Stopped) if signals.came() => {
-            err!("{}", words::error(&error));
-            return Err(Failure::Exit(signals.exit_code()));
+        Err(Error::Stopped) => {
+            err!("stopped before the first setting was tried; nothing was written");
+            return Err(Failure::Exit(if signals.came() { signals.exit_code() } else { 1 }));
         }
         choice => choice?,
     };

@@ -195,7 +195,7 @@ mod tests {
         assert_eq!((verdict.best, verdict.recommended), (1, 2));
         assert!(verdict.is_worse(0) && !verdict.is_worse(2));
         let reason = verdict.reason(&[worse.clone(), best.clone(), alike]);
-        assert!(reason.contains("0.0025 lower") && reason.contains("9.0 where the best has 20.0"), "{reason}");
+        assert!(reason.contains("0.0025 lower") && reason.contains("9.0 features where the best has 20.0"), "{reason}");
         let verdict = judge(&[worse, best.clone()]);
         assert_eq!(verdict.recommended, 1);
         // Surely worse, but by half a percent of what the best predicts.

@@ -37,7 +37,7 @@ const LEAST_ROWS: usize = 30;
 /// The fewest blocks whose scatter gives a standard error.
 const LEAST_BLOCKS: usize = 3;
 /// How often the share of noise is halved, and how often doubled.
-const MOST_STEPS: usize = 3;
+const MOST_STEPS: usize = 4;
 /// The least and the largest share of noise that is tried.
 const SHARES: [f64; 2] = [0.01, 0.95];
 

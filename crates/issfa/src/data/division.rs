@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn blocks_are_stretches_of_rows() {
         let division = Division::new(&[1000], 5, 0);
-        assert_eq!((division.n_held(), division.n_blocks(), division.n_between), (204, 12, 5));
+        assert_eq!((division.n_held(), division.n_blocks(), division.n_between), (200, 12, 5));
         assert!(division.blocks[0].iter().all(|block| block.len() >= 16));
         let runs = Division::new(&[121; 12], 5, 0);
         assert_eq!(runs.n_blocks(), 12);

@@ -134,7 +134,7 @@ impl Rows {
     }
 
     /// One part of rows that are divided: the rows of every run, without those that are dropped at its start.
-    pub fn with_part(mut self, division: &Arc<Division>, side: Side) -> Rows {
+    pub(crate) fn with_part(mut self, division: &Arc<Division>, side: Side) -> Rows {
         self.part = Some((division.clone(), side));
         self
     }
