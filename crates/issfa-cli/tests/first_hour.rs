@@ -144,8 +144,30 @@ fn names_of_rows_and_columns_come_back() {
     bench.write("turned.csv", table(&rows_on_8x8(), ",", &turned, |row| format!("2020-03-{row:02},")));
     let refusal = bench.fails(2, &format!("fit named.csv turned.csv --grid 8x8 --quiet {SHORT} --out other"));
     assert!(refusal.contains("column 1 \"station 63\", which is \"station 0\" in"), "{refusal}");
+    for command in ["transform run turned.csv --out new", "evaluate run --data turned.csv"] {
+        let refusal = bench.fails(2, command);
+        assert!(
+            refusal.contains("turned.csv") && refusal.contains("\"station 63\", which is \"station 0\" in run"),
+            "{refusal}"
+        );
+    }
     bench.ok("transform run named.csv --out new --quiet");
     assert!(text("new/labelled_weights.tsv").contains("\n2020-02-39\t"));
+    // Merged runs have the tables of their first, without the data.
+    let fit = format!("fit named.csv --grid 8x8 --noise white --quiet --drop-volumes 3 {SHORT} --seed 3 --out two");
+    bench.ok(&fit);
+    std::fs::rename(bench.path("named.csv"), bench.path("moved.csv")).unwrap();
+    bench.ok("merge run two --out both --quiet");
+    for name in ["labelled_weights.tsv", "labelled_features.tsv"] {
+        let names = |run: &str| -> Vec<String> {
+            text(&format!("{run}/{name}")).lines().map(|line| line.split('\t').next().unwrap().to_string()).collect()
+        };
+        assert_eq!(names("both"), names("run"));
+    }
+    let features = text("both/labelled_features.tsv");
+    let n_both = read_npy_f32(&bench.path("both/features.npy")).unwrap().0[0];
+    assert_eq!(features.lines().nth(64).unwrap().split('\t').count(), 1 + n_both);
+    std::fs::rename(bench.path("moved.csv"), bench.path("named.csv")).unwrap();
     bench.ok(&format!("fit named.csv --grid 8x8 --noise white --quiet {SHORT} --out run --overwrite"));
 }
 

@@ -338,6 +338,11 @@ fn peaks_lie_where_features_are_largest() {
     assert!(few.iter().all(|peak| peak[6].abs() >= 2.0 - 0.005), "{few:?}");
 
     assert!(bench.fails(2, "peaks run --z -1").contains("--z"));
+    let told = bench.fails(2, "peaks run --maps peaks.png");
+    assert!(told.contains("--maps = peaks.png") && told.contains(".nii.gz"), "{told}");
+    let told = bench.fails(2, "peaks run --out ./same.nii --maps same.nii");
+    assert!(told.contains("--out, --maps") && told.contains("same.nii"), "{told}");
+    assert!(!bench.path("peaks.png").exists() && !bench.path("same.nii").exists());
     assert!(bench.fails(2, "peaks run --maps maps.nii.gz").contains("--overwrite"));
     array(&bench, "bold.npy");
     bench.ok("fit bold.npy --noise white --sweeps 8 --quiet --out flat");

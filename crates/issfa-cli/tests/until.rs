@@ -69,3 +69,16 @@ fn few_sweeps_after_a_look_are_added_to_those_before() {
     let summary = bench.json("summary run --json");
     assert_eq!((summary["sweeps_done"].as_u64(), summary["n_kept"].as_u64()), (Some(203), Some(20)));
 }
+
+#[test]
+fn runs_that_ended_in_different_windows_are_told_what_to_do() {
+    let bench = Bench::simulated();
+    bench.ok(&format!("{FIT} --thin 2 --sweeps 200 --out one --quiet"));
+    bench.ok(&format!("{} --thin 2 --sweeps 400 --out two --quiet", FIT.replace("--seed 3", "--seed 4")));
+    let told = bench.fails(2, "merge one two --out both");
+    assert!(told.contains("one keeps what comes after sweep 100, but two what comes after sweep 200"), "{told}");
+    let remedy = told.split("those of one run: issfa ").nth(1).unwrap_or_else(|| panic!("{told}"));
+    assert_eq!(remedy.trim(), "fit --config one/config.toml --chains 2");
+    bench.ok(&format!("{} --out both --quiet", remedy.trim()));
+    assert_eq!(bench.json("summary both --json")["chains"].as_u64(), Some(2));
+}

@@ -43,11 +43,13 @@
 //! | what was found; new rows | [`summary`], [`new_rows`] |
 //! | from rows to a fitted model | [`mod@fit`] |
 //! | how good it is, what it looks like | [`simulation`], [`evaluate`], [`report`] |
+//! | which settings | [`choose`] |
 //! | how we know | [`selftest`], [`lab::model::log_joint`] |
 
 #![warn(missing_docs)]
 
 mod chain;
+pub mod choose;
 pub mod comm;
 pub mod data;
 pub mod error;

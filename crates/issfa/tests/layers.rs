@@ -4,7 +4,7 @@
 mod sources;
 
 /// The modules of the library, each above those that it may use. docs/design.md draws this list.
-const LAYERS: [&str; 21] = [
+const LAYERS: [&str; 22] = [
     "error",
     "numeric",
     "rng",
@@ -24,6 +24,7 @@ const LAYERS: [&str; 21] = [
     "simulation",
     "evaluate",
     "figures",
+    "choose",
     "report",
     "selftest",
 ];

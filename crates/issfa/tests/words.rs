@@ -5,12 +5,13 @@
 mod sources;
 
 /// The subcommands of the command line.
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "demo",
     "simulate",
     "fit",
     "resume",
     "plan",
+    "choose",
     "summary",
     "transform",
     "draws",

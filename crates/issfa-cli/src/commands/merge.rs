@@ -9,7 +9,7 @@ use issfa::data::grid::show_grid;
 use issfa::fit::merge::Merge;
 use issfa::run::folder::Output;
 use issfa::run::held::Held;
-use issfa::summary::Fitted;
+use issfa::summary::{Fitted, labels};
 use issfa_report::PageOptions;
 use std::path::{Path, PathBuf};
 
@@ -34,6 +34,7 @@ pub fn run(options: Options, common: &Common) -> Outcome {
     merge.write(&mut held)?;
     let fitted = Fitted::open(&options.out)?;
     figures(&fitted, &options.out, common)?;
+    labels::write_like(&fitted, &merge.runs[0].folder, &options.out)?;
     write_page(&fitted, &PageOptions::of(&fitted, &words::text), &options.out, common)?;
     let overview = fitted.summary();
     common.say(&finding(&overview));

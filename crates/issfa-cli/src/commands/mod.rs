@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub mod choose;
 pub mod demo;
 pub mod draws;
 pub mod evaluate;

@@ -7,6 +7,7 @@ use issfa::data::nifti::write_nifti;
 use issfa::lab::numeric::files::write_atomically;
 use issfa::summary::Fitted;
 use issfa::summary::peaks::{Threshold, USUAL_SIZE, table};
+use issfa::{Error, Result};
 use std::path::PathBuf;
 
 /// Clusters of voxels at which features of images stand out: peaks in mm, sizes, and maps of them alone
@@ -32,13 +33,38 @@ pub struct Options {
     maps: Option<PathBuf>,
 }
 
+impl Options {
+    /// Refuses outputs that are there already, one file for both, and maps that would not be an image.
+    fn check_outputs(&self, common: &Common) -> Result<()> {
+        [&self.out, &self.maps].into_iter().flatten().try_for_each(|path| common.check_new_file(path))?;
+        let Some(maps) = &self.maps else { return Ok(()) };
+        let shown = maps.display().to_string();
+        if !shown.ends_with(".nii") && !shown.ends_with(".nii.gz") {
+            return Err(Error::setting(
+                "maps",
+                shown,
+                "is written as an image; give a name that ends with .nii or .nii.gz",
+            ));
+        }
+        let place = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        if self.out.as_ref().is_some_and(|out| place(out) == place(maps)) {
+            return Err(Error::setting(
+                "out, maps",
+                shown,
+                "the table and the maps are two files; give them two names",
+            ));
+        }
+        Ok(())
+    }
+}
+
 pub fn run(options: Options, common: &Common) -> Outcome {
     let fitted = Fitted::open(&options.run)?;
     fitted.check_kept()?;
-    [&options.out, &options.maps].into_iter().flatten().try_for_each(|path| common.check_new_file(path))?;
+    options.check_outputs(common)?;
     let threshold = options.z.map_or(Threshold::OfRun, Threshold::Z);
     let (found, space) = fitted.standing_out(threshold, options.min_size)?;
-    let text = table(&found.peaks);
+    let text = table(&found.peaks, space);
     match &options.out {
         None => out!("{}", text.trim_end()),
         Some(path) => write_atomically(path, text.as_bytes())?,

@@ -49,6 +49,12 @@ impl Confounds {
         };
         Err(Error::malformed(Path::new("confounds"), problem))
     }
+
+    /// The values of a row.
+    pub fn row(&self, row: usize) -> &[f64] {
+        let n = self.names.len();
+        &self.values[row * n..(row + 1) * n]
+    }
 }
 
 /// Reads one file per run and brings all to the same columns, in the order of the first file.

@@ -67,29 +67,36 @@ impl Covariates {
                 );
                 return Err(Error::malformed(path, problem));
             }
-            covariates.push_run(detrend, table.map(|(_, table)| table), &kept, n_dropped);
+            let about = observations.rows_of_means(run);
+            covariates.push_run(detrend, table.map(|(_, table)| table), (&kept, &about), n_dropped);
         }
         Ok(covariates)
     }
 
-    fn push_run(&mut self, detrend: Detrend, table: Option<&Confounds>, kept: &[usize], n_dropped: usize) {
-        let (first, n) = (self.values.len(), self.n_columns());
-        for &row in kept {
-            if detrend == Detrend::Linear {
-                self.values.push(row as f64);
-            }
-            if let Some(table) = table {
-                let n = table.names.len();
-                self.values.extend_from_slice(&table.values[(n_dropped + row) * n..(n_dropped + row + 1) * n]);
-            }
-        }
+    /// Adds the rows `kept` of a run, each column less its mean over the rows `about`.
+    fn push_run(
+        &mut self,
+        detrend: Detrend,
+        table: Option<&Confounds>,
+        (kept, about): (&[usize], &[usize]),
+        n_dropped: usize,
+    ) {
+        let values = |row: usize| {
+            let trend = (detrend == Detrend::Linear).then_some(row as f64);
+            let confounds = table.map_or(&[][..], |table| table.row(n_dropped + row));
+            trend.into_iter().chain(confounds.iter().copied()).collect::<Vec<f64>>()
+        };
+        let known: Vec<Vec<f64>> = about.iter().map(|&row| values(row)).collect();
+        let first = self.values.len();
+        kept.iter().for_each(|&row| self.values.extend(values(row)));
+        let n = self.n_columns();
         for column in 0..n {
-            let mean = self.values[first + column..].iter().step_by(n).sum::<f64>() / (kept.len() as f64).max(1.0);
-            let own = || self.values[first + column..].iter().step_by(n);
+            let own = || known.iter().map(|row| row[column]);
+            let mean = own().sum::<f64>() / (known.len() as f64).max(1.0);
             let (raw, left): (f64, f64) = (own().map(|x| x * x).sum(), own().map(|x| (x - mean).powi(2)).sum());
             // What rounding leaves of a constant column is no covariate.
             let factor = if left > CONSTANT * raw { 1.0 } else { 0.0 };
-            self.values[first + column..].iter_mut().step_by(n).for_each(|x| *x = factor * (*x - mean));
+            self.values[first..].iter_mut().skip(column).step_by(n).for_each(|x| *x = factor * (*x - mean));
         }
     }
 
@@ -144,8 +151,34 @@ impl Covariates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::Rows;
+    use crate::data::division::{Division, Side};
     use crate::data::preprocess::{Centering, MeansOf, Preprocessing};
     use crate::data::write::write_npy_f64;
+    use std::sync::Arc;
+
+    /// Rows that are held out have the covariates that their run's other rows are about.
+    #[test]
+    fn held_out_rows_are_beside_the_means_of_the_others() {
+        let rows = Rows::from_values((0..80).map(|x| x as f32).collect::<Vec<_>>(), &[2]).unwrap();
+        let table = Confounds::from_values(&["a"], (0..40).map(|row| f64::from(row * row)).collect()).unwrap();
+        let division = Arc::new(Division::new(&[40], 5, 0));
+        let of = |side: Side| {
+            let mut observations = Observations::of(&rows);
+            observations.keep_part(&division, side);
+            let table = (PathBuf::from("a.tsv"), table.clone());
+            (Covariates::new(&observations, Detrend::Linear, &[table], 0).unwrap(), division.rows(0, side))
+        };
+        let ((training, places), (held, held_places)) = (of(Side::Training), of(Side::Held));
+        let mean = |power: u32| places.iter().map(|&row| row.pow(power) as f64).sum::<f64>() / places.len() as f64;
+        for (covariates, places) in [(&training, &places), (&held, &held_places)] {
+            assert_eq!(covariates.n_rows(), places.len());
+            for (at, &row) in places.iter().enumerate() {
+                let expected = [row as f64 - mean(1), (row * row) as f64 - mean(2)];
+                assert!(covariates.row(at).iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-9), "{row}");
+            }
+        }
+    }
 
     /// 0.72 over 193 rows does not add up exactly; what rounding leaves of it must not take the mean off a second time.
     #[test]

@@ -4,6 +4,7 @@ pub mod array;
 pub mod axes;
 pub mod confounds;
 pub mod covariates;
+pub mod division;
 pub mod grid;
 pub mod mask;
 pub mod memory;

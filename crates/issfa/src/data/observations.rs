@@ -1,13 +1,16 @@
 //! Several input files as one table of rows, each file a run.
 
+use super::Mask;
 use super::covariates::Covariates;
+use super::division::{Division, Side};
 use super::grid::show_grid;
 use super::nifti::Header;
 use super::read::RowSource;
 use super::read::memory::Remembered;
+use super::read::part::Part;
+use super::read::picked::Picked;
 use super::rows::Rows;
 use super::runs::NamedRun;
-use super::{Mask, read::part::Part};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -48,6 +51,8 @@ pub struct Observations {
     /// Rows of the files without any value, which are left out: run and row within it, in order.
     empty: Vec<(usize, usize)>,
     covariates: Covariates,
+    /// Which part of the rows of every run these are, where they are not all.
+    part: Option<(Arc<Division>, Side)>,
     is_cut_short: bool,
     chunk_bytes: usize,
     /// Asked before every chunk.
@@ -86,6 +91,7 @@ impl Observations {
             n_empty_sites: 0,
             empty: Vec::new(),
             covariates: Covariates::default(),
+            part: None,
             is_cut_short: false,
             chunk_bytes: chunk_bytes(n_sites),
             watch: None,
@@ -156,6 +162,17 @@ impl Observations {
         Ok(())
     }
 
+    /// Leaves all rows out but those of one part. It is that of the runs as they are now.
+    pub fn keep_part(&mut self, division: &Arc<Division>, side: Side) {
+        assert!(division.is_of(&self.runs()), "these runs were divided");
+        let part = |(run, source): (usize, &Arc<dyn RowSource>)| -> Arc<dyn RowSource> {
+            Arc::new(Picked::new(source.clone(), division.rows(run, side)))
+        };
+        let parts = self.sources.iter().enumerate().map(part).collect();
+        self.set_sources(parts);
+        self.part = Some((division.clone(), side));
+    }
+
     /// What is regressed out of the rows, from now on.
     pub fn set_covariates(&mut self, covariates: Covariates) {
         assert!(covariates.n_columns() == 0 || covariates.n_rows() == self.n_rows(), "one line a row");
@@ -173,12 +190,26 @@ impl Observations {
         self.names.iter().enumerate().map(|(run, name)| NamedRun { name: name.clone(), n_rows: rows(run) }).collect()
     }
 
-    /// The places within a run of its rows that are kept, and how many its source has.
+    /// The places within a run of its rows that are kept, and how many it has in all.
     pub fn kept_rows(&self, run: usize) -> (Vec<usize>, usize) {
         let n_source = self.sources[run].n_rows();
         let is_empty = |row: &usize| self.empty.contains(&(run, *row));
-        let kept = (0..n_source).filter(|row| !is_empty(row)).take(self.run_rows(run).len()).collect();
-        (kept, n_source)
+        let kept = (0..n_source).filter(|row| !is_empty(row)).take(self.run_rows(run).len());
+        match &self.part {
+            None => (kept.collect(), n_source),
+            Some((division, side)) => {
+                let places = division.rows(run, *side);
+                (kept.map(|row| places[row]).collect(), division.lengths()[run])
+            }
+        }
+    }
+
+    /// The places of the rows that covariates have mean 0 over: those kept, and for held-out rows those of the fit.
+    pub fn rows_of_means(&self, run: usize) -> Vec<usize> {
+        match &self.part {
+            Some((division, Side::Held)) => division.rows(run, Side::Training),
+            _ => self.kept_rows(run).0,
+        }
     }
 
     /// From now on rows are what the mask leaves of them.

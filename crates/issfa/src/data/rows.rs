@@ -1,9 +1,10 @@
 //! Rows as a user gives them: files or arrays, and what belongs to them.
 
 use super::confounds::Confounds;
+use super::division::{Division, Side};
 use super::nifti::space::check_same_place;
 use super::observations::check_source;
-use super::read::memory::{ArrayRows, Values};
+use super::read::memory::{ArrayRows, Remembered, Values};
 use super::read::{self, Reading, RowSource};
 use super::runs::{NamedRun, run_names};
 use crate::error::{Error, Result};
@@ -25,6 +26,8 @@ pub struct Rows {
     pub(crate) mask: Option<Vec<bool>>,
     pub(crate) confounds: Vec<Confounds>,
     pub(crate) heldout: Option<Box<Rows>>,
+    /// A part of them, where not all take part.
+    pub(crate) part: Option<(Arc<Division>, Side)>,
 }
 
 impl Rows {
@@ -87,7 +90,7 @@ impl Rows {
         }
         check_spaces(&sources)?;
         check_names(&sources)?;
-        Ok(Rows { sources, paths, runs: None, mask: None, confounds: Vec::new(), heldout: None })
+        Ok(Rows { sources, paths, runs: None, mask: None, confounds: Vec::new(), heldout: None, part: None })
     }
 
     /// Leaves the sites out that are not inside, in C order of the grid.
@@ -128,6 +131,22 @@ impl Rows {
     pub fn with_heldout(mut self, rows: Rows) -> Rows {
         self.heldout = Some(Box::new(rows));
         self
+    }
+
+    /// One part of rows that are divided: the rows of every run, without those that are dropped at its start.
+    pub(crate) fn with_part(mut self, division: &Arc<Division>, side: Side) -> Rows {
+        self.part = Some((division.clone(), side));
+        self
+    }
+
+    /// The same rows, read into memory where they take at most so many bytes, so that files are read once for several fits.
+    pub fn remembered(mut self, most_bytes: u64, wants_stop: &dyn Fn() -> bool) -> Result<Rows> {
+        if 8 * (self.n_rows() * self.n_sites()) as u64 <= most_bytes {
+            for source in self.sources.iter_mut().filter(|source| !source.is_in_memory()) {
+                *source = Arc::new(Remembered::new(source.clone(), wants_stop)?);
+            }
+        }
+        Ok(self)
     }
 
     /// How many there are.
@@ -180,17 +199,23 @@ fn check_spaces(sources: &[Arc<dyn RowSource>]) -> Result<()> {
 fn check_names(sources: &[Arc<dyn RowSource>]) -> Result<()> {
     let mut named = sources.iter().filter_map(|source| Some((source, source.column_names()?)));
     let Some((first, expected)) = named.next() else { return Ok(()) };
-    for (source, found) in named {
-        if let Some(at) = found.iter().zip(expected).position(|(own, other)| own != other) {
-            let problem = format!(
-                "calls its column {} \"{}\", which is \"{}\" in {}; give all files the same columns in the same order",
-                at + 1,
-                found[at],
-                expected[at],
-                first.path().display()
-            );
-            return Err(Error::malformed(source.path(), problem));
-        }
-    }
-    Ok(())
+    named.try_for_each(|(source, found)| {
+        check_same_names((source.path(), found), (&first.path().display().to_string(), expected))
+    })
+}
+
+/// Refuses columns of a file that have other names than those of another place, or the same in another order.
+pub fn check_same_names((path, found): (&Path, &[String]), (place, expected): (&str, &[String])) -> Result<()> {
+    // Tables of names know no tabs or ends of lines.
+    let plain = |name: &String| name.replace(['\t', '\n', '\r'], " ");
+    let Some(at) = found.iter().zip(expected).position(|(own, other)| plain(own) != plain(other)) else {
+        return Ok(());
+    };
+    let problem = format!(
+        "calls its column {} \"{}\", which is \"{}\" in {place}; give all files the same columns in the same order",
+        at + 1,
+        found[at],
+        expected[at],
+    );
+    Err(Error::malformed(path, problem))
 }

@@ -182,6 +182,18 @@ pub enum Error {
     )]
     RunsDiffer { first: PathBuf, second: PathBuf, what: &'static str, name: String, values: Box<[String; 2]> },
 
+    /// Runs to be merged went on until they had settled, and did so in different windows of sweeps.
+    #[error(
+        "{} keeps what comes after sweep {}, but {} what comes after sweep {}: they settled at different looks, and neither can \
+         be brought to the window of the other; chains that settle together are those of one run: {}",
+        first.display(),
+        left_out[0],
+        second.display(),
+        left_out[1],
+        together(first, *n_chains)
+    )]
+    WindowsDiffer { first: PathBuf, second: PathBuf, left_out: [u64; 2], n_chains: u32 },
+
     /// Runs to be merged hold the same chain.
     #[error(
         "{} and {} have the same seed: both hold chain {chain} of seed {seed}, the same draws twice; leave one of them out, \
@@ -337,6 +349,12 @@ fn or_leave_out(is_of_data: bool, column: usize) -> String {
 fn another_like(run: &Path) -> Action {
     let config = run.join("config.toml");
     action(Verb::Fit).with(setting("config").to(config.display())).with(setting("seed").to("N"))
+}
+
+/// A fit of the same data with the same settings as a run, but so many chains.
+fn together(run: &Path, n_chains: u32) -> Action {
+    let config = run.join("config.toml");
+    action(Verb::Fit).with(setting("config").to(config.display())).with(setting("chains").to(n_chains))
 }
 
 /// A byte count for people: `6.3 GB`.

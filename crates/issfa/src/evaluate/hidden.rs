@@ -3,16 +3,17 @@
 
 use super::probabilistic_pca::{Baseline, visible_products};
 use crate::data::preprocess::MeansOf;
-use crate::data::regression::Regression;
+use crate::data::regression::{Regression, RunFit};
 use crate::data::{Observations, Preprocessing, Rows, memory};
 use crate::error::{Error, Result};
 use crate::new_rows::transform::{CenterNew, NewRowSettings};
 use crate::new_rows::{Effort, FeaturesAre, feature_terms, infer_row};
-use crate::noise::level_of_rows;
+use crate::noise::{Filter, level_of_rows};
 use crate::numeric::linalg::{Real, View, multiply};
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Streams};
 use crate::run::draws::Draw;
+use crate::run::inputs;
 use crate::run::settings::Precision;
 use crate::summary::Fitted;
 use rand::RngExt;
@@ -44,8 +45,28 @@ pub struct HiddenReport {
     pub pca_error_ratio: f64,
 }
 
+/// Squared errors and values of the hidden cells of a row that was left out of a fit, in the user's units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeldRow {
+    /// The run that it belongs to, from 0.
+    pub run: usize,
+    /// Its place there.
+    pub row: usize,
+    /// The sum of squared errors, as of [`HiddenReport::hidden_cell_error`].
+    pub squared_error: f64,
+    /// How many cells were hidden.
+    pub n_hidden: usize,
+    /// The sum of what centring leaves of their values.
+    pub sum: f64,
+    /// The sum of its squares.
+    pub squares: f64,
+}
+
 /// A new row: prepared values, NaN where a cell is hidden or missing, and the hidden cells' truth.
 struct Row {
+    /// The run, and the place among all rows.
+    run: usize,
+    number: usize,
     prepared: Vec<f64>,
     hidden: Vec<usize>,
     /// Values of the hidden cells without the covariates' share.
@@ -93,16 +114,64 @@ fn predicted(
     (share_hidden, seed): (f64, u64),
     more: u64,
 ) -> Result<Vec<Row>> {
-    if !(share_hidden > 0.0 && share_hidden < 1.0) {
-        return Err(Error::setting("hide", share_hidden, "give a share above 0 and below 1, such as 0.2"));
-    }
-    fitted.draws()?;
+    check_share(share_hidden)?;
     let observations = fitted.open_rows(new, how)?;
-    let (n_rows, n_columns) = (observations.n_rows() as u64, observations.n_columns() as u64);
-    memory::check("hidden cells of new rows, and principal components", 40 * n_rows * n_columns + more)?;
+    check_memory(&observations, more)?;
     let mut rows = hide(&observations, share_hidden, seed)?;
-    prepare(&mut rows, &observations, &fitted.preprocessing, how.center);
-    filter(&mut rows, &observations, fitted);
+    let own = match how.center {
+        CenterNew::Train => Vec::new(),
+        CenterNew::Own => own_fits(&rows, &observations),
+    };
+    let means_of = |run: usize| own.get(run).map_or(MeansOf::Training, MeansOf::These);
+    prepare(&mut rows, &observations, &fitted.preprocessing, &means_of);
+    let recipe = &fitted.settings().noise_reference;
+    filter(&mut rows, &observations, fitted, &|filter, _, own| {
+        level_of_rows(filter, own.iter().map(|row| &row.prepared[..]), recipe)
+    });
+    predict_in(fitted, rows)
+}
+
+/// Hides a share of the cells of rows that a fit left out, a part of the rows of its own runs, and predicts them: with the
+/// means, slopes and noise that the rest of their run has shown.
+pub fn held_rows(fitted: &Fitted, held: &Rows, (share_hidden, seed): (f64, u64)) -> Result<Vec<HeldRow>> {
+    check_share(share_hidden)?;
+    let settings = fitted.settings();
+    let mut observations = inputs::open(held, settings)?;
+    let mask = Some(fitted.mask.clone());
+    inputs::choose_cells(&mut observations, held, settings, fitted.structure.grid(), mask)?;
+    check_memory(&observations, 0)?;
+    let mut rows = hide(&observations, share_hidden, seed)?;
+    prepare(&mut rows, &observations, &fitted.preprocessing, &MeansOf::Run);
+    filter(&mut rows, &observations, fitted, &|filter, run, _| filter.reference().run_levels[run]);
+    let rows = predict_in(fitted, rows)?;
+    let errors = squared_errors(&rows, fitted, None);
+    let one = |(row, [_, both, _]): (&Row, &[f64; 3])| {
+        let (kept, _) = observations.kept_rows(row.run);
+        HeldRow {
+            run: row.run,
+            row: kept[row.number - observations.run_rows(row.run).start],
+            squared_error: *both,
+            n_hidden: row.hidden.len(),
+            sum: row.left().sum(),
+            squares: row.left().map(|x| x * x).sum(),
+        }
+    };
+    Ok(rows.iter().zip(&errors).map(one).collect())
+}
+
+fn check_share(hidden: f64) -> Result<()> {
+    match hidden > 0.0 && hidden < 1.0 {
+        true => Ok(()),
+        false => Err(Error::setting("hide", hidden, "give a share above 0 and below 1, such as 0.2")),
+    }
+}
+
+fn check_memory(observations: &Observations, more: u64) -> Result<()> {
+    let (n_rows, n_columns) = (observations.n_rows() as u64, observations.n_columns() as u64);
+    memory::check("hidden cells of new rows, and principal components", 40 * n_rows * n_columns + more)
+}
+
+fn predict_in(fitted: &Fitted, rows: Vec<Row>) -> Result<Vec<Row>> {
     match fitted.settings().precision {
         Precision::F32 => predict::<f32>(fitted, rows),
         Precision::F64 => predict::<f64>(fitted, rows),
@@ -121,16 +190,18 @@ fn predict<R: Real>(fitted: &Fitted, mut rows: Vec<Row>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// The level of the noise in the rows of a run.
+type LevelOf<'a> = dyn Fn(&Filter, usize, &[Row]) -> f64 + 'a;
+
 /// Rows as the sampler takes them: filtered, where the noise was measured, at the level of their run.
-fn filter(rows: &mut [Row], observations: &Observations, fitted: &Fitted) {
+fn filter(rows: &mut [Row], observations: &Observations, fitted: &Fitted, level_of: &LevelOf) {
     let Some(filter) = &fitted.noise else {
         rows.iter_mut().for_each(|row| row.white = row.prepared.clone());
         return;
     };
-    let recipe = &fitted.settings().noise_reference;
     for run in 0..observations.n_runs() {
         let own = &mut rows[observations.run_rows(run)];
-        let level = level_of_rows(filter, own.iter().map(|row| &row.prepared[..]), recipe);
+        let level = level_of(filter, run, own);
         share(own.iter_mut(), Vec::new, |scratch, row| {
             row.level = level;
             row.white = row.prepared.clone();
@@ -145,7 +216,7 @@ fn filter(rows: &mut [Row], observations: &Observations, fitted: &Fitted) {
 fn hide(observations: &Observations, share: f64, seed: u64) -> Result<Vec<Row>> {
     let n_sites = observations.n_columns();
     let mut rows = Vec::new();
-    observations.for_each_chunk_with_holes(&mut |_, first_row, values| {
+    observations.for_each_chunk_with_holes(&mut |run, first_row, values| {
         for (at, raw) in values.chunks_exact_mut(n_sites).enumerate() {
             let mut stream = Streams::once(seed).stream(Purpose::HiddenCells, 0, (first_row + at) as u64);
             let chosen = |site: &usize| stream.random::<f64>() < share && !raw[*site].is_nan();
@@ -153,32 +224,37 @@ fn hide(observations: &Observations, share: f64, seed: u64) -> Result<Vec<Row>> 
             let truth = hidden.iter().map(|&site| raw[site]).collect();
             hidden.iter().for_each(|&site| raw[site] = f64::NAN);
             let (prepared, offsets, signal) = (raw.to_vec(), vec![0.0; hidden.len()], vec![0.0; n_sites]);
-            rows.push(Row { prepared, hidden, truth, offsets, level: 1.0, white: Vec::new(), signal });
+            let (number, level, white) = (first_row + at, 1.0, Vec::new());
+            rows.push(Row { run, number, prepared, hidden, truth, offsets, level, white, signal });
         }
         Ok(())
     })?;
     Ok(rows)
 }
 
-/// Centres rows by the training means or by their own, which are taken over the visible cells.
-fn prepare(rows: &mut [Row], observations: &Observations, preprocessing: &Preprocessing, center: CenterNew) {
+/// Means and slopes of the visible cells of every run.
+fn own_fits(rows: &[Row], observations: &Observations) -> Vec<RunFit> {
     let covariates = observations.covariates();
-    let run_of = |row: usize| (0..observations.n_runs()).find(|&run| observations.run_rows(run).contains(&row));
     let mut regression = Regression::new(observations.n_runs(), observations.n_columns(), covariates.n_columns());
-    if center == CenterNew::Own {
-        for (at, row) in rows.iter().enumerate() {
-            regression.add(run_of(at).expect("every row is in a run"), covariates.row(at), &row.prepared);
-        }
-    }
-    let own = regression.finish().runs;
-    for (at, row) in rows.iter_mut().enumerate() {
-        let run = run_of(at).expect("every row is in a run");
-        let means = if center == CenterNew::Own { MeansOf::These(&own[run]) } else { MeansOf::Training };
+    rows.iter().for_each(|row| regression.add(row.run, covariates.row(row.number), &row.prepared));
+    regression.finish().runs
+}
+
+/// Centres rows by means that do not know of the hidden cells.
+fn prepare<'a>(
+    rows: &mut [Row],
+    observations: &Observations,
+    preprocessing: &'a Preprocessing,
+    means_of: &dyn Fn(usize) -> MeansOf<'a>,
+) {
+    let covariates = observations.covariates();
+    for row in rows {
+        let (covariates, means) = (covariates.row(row.number), means_of(row.run));
         let mut whole = vec![0.0; row.prepared.len()];
         row.hidden.iter().zip(&row.truth).for_each(|(&site, &x)| whole[site] = x);
-        preprocessing.clean(&mut whole, covariates.row(at), means);
+        preprocessing.clean(&mut whole, covariates, means);
         row.truth = row.hidden.iter().map(|&site| whole[site]).collect();
-        let offset = preprocessing.apply(&mut row.prepared, covariates.row(at), means);
+        let offset = preprocessing.apply(&mut row.prepared, covariates, means);
         let site_means = preprocessing.site_means(means);
         let mean = |site: &usize| site_means.get(*site).copied().unwrap_or(0.0);
         row.offsets = row.hidden.iter().map(|site| mean(site) + offset).collect();
@@ -218,11 +294,19 @@ fn errors(row: &Row, predicted: &[f64], fitted: &Fitted) -> Vec<f64> {
     (0..row.hidden.len()).map(error).collect()
 }
 
-fn report(rows: Vec<Row>, fitted: &Fitted, baseline: Option<&Baseline>) -> HiddenReport {
+impl Row {
+    /// What is left of the hidden cells for features to explain: the site means that come back by themselves are not their
+    /// merit.
+    fn left(&self) -> impl Iterator<Item = f64> {
+        self.truth.iter().zip(&self.offsets).map(|(truth, offset)| truth - offset)
+    }
+}
+
+/// Of every row, squared errors of the features alone, with the noise, and of principal components.
+fn squared_errors(rows: &[Row], fitted: &Fitted, baseline: Option<&Baseline>) -> Vec<[f64; 3]> {
     let n_draws = fitted.n_draws() as f64;
-    // Squared errors of the features alone, with the noise, and of principal components.
     let mut squares = vec![[0.0; 3]; rows.len()];
-    share(squares.iter_mut().zip(&rows), Vec::new, |scratch, (squares, row)| {
+    share(squares.iter_mut().zip(rows), Vec::new, |scratch, (squares, row)| {
         let signal: Vec<f64> = row.signal.iter().map(|x| x / n_draws).collect();
         let at_hidden = |values: &[f64]| row.hidden.iter().map(|&site| values[site]).collect::<Vec<f64>>();
         let mut both = signal.clone();
@@ -239,10 +323,14 @@ fn report(rows: Vec<Row>, fitted: &Fitted, baseline: Option<&Baseline>) -> Hidde
             *square = errors(row, &predicted, fitted).iter().map(|e| e * e).sum::<f64>();
         }
     });
+    squares
+}
+
+fn report(rows: Vec<Row>, fitted: &Fitted, baseline: Option<&Baseline>) -> HiddenReport {
+    let squares = squared_errors(&rows, fitted, baseline);
     let [alone, both, pca] = [0, 1, 2].map(|which| squares.iter().map(|own| own[which]).sum::<f64>());
     let n: usize = rows.iter().map(|row| row.hidden.len()).sum();
-    // What is left for features to explain: the site means that come back by themselves are not their merit.
-    let left = || rows.iter().flat_map(|row| row.truth.iter().zip(&row.offsets).map(|(truth, offset)| truth - offset));
+    let left = || rows.iter().flat_map(Row::left);
     let mean = left().sum::<f64>() / n as f64;
     let total: f64 = left().map(|x| (x - mean).powi(2)).sum();
     HiddenReport {

@@ -369,6 +369,12 @@ fn check_same(first: &Run, second: &Run) -> Result<()> {
             return differ(what, name, values);
         }
     }
+    let left_out = [first, second].map(|run| run.checked.window.burn_in);
+    if left_out[0] != left_out[1] {
+        let n_chains = first.checked.settings.chains + second.checked.settings.chains;
+        let [first, second] = [first, second].map(|run| run.folder.clone());
+        return Err(Error::WindowsDiffer { first, second, left_out, n_chains });
+    }
     Ok(())
 }
 
@@ -391,7 +397,6 @@ fn parts(run: &Run) -> Result<Vec<(&'static str, &'static str, Value)>> {
         ("settings", "structure", Value::String(structure.identity())),
         ("settings", "the decomposition of the structure", Value::String(structure.probe())),
         ("settings", "", value(Value::try_from(settings))),
-        ("settings", "the first sweep that may be kept", Value::Integer(run.checked.window.burn_in as i64 + 1)),
         ("data", "record", value(Value::try_from(record))),
         ("data", "record.data_scale", Value::Float(scale)),
     ])

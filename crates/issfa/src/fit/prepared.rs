@@ -83,6 +83,8 @@ pub struct About {
     pub mask: Mask,
     /// Where the sites lie, for images.
     pub space: Option<Header>,
+    /// What the sites are called, where the input says so.
+    pub column_names: Option<Vec<String>>,
     /// The way from raw rows to the sampler's units and back.
     pub preprocessing: Preprocessing,
     /// What rows are filtered by, unless the noise is white.
@@ -297,6 +299,7 @@ impl<R: Real> Prepared<R> {
             structure,
             mask,
             space,
+            column_names: observations.column_names().map(<[String]>::to_vec),
             preprocessing,
             row_levels: row_levels(filter.as_deref(), &observations),
             noise: filter,
@@ -443,6 +446,7 @@ impl About {
             structure: self.structure.clone(),
             mask: self.mask.clone(),
             space: self.space.clone(),
+            column_names: self.column_names.clone(),
             preprocessing: self.preprocessing.clone(),
             noise: self.noise.clone(),
             chains: Vec::new(),

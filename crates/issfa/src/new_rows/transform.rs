@@ -7,6 +7,7 @@ use crate::chain::posterior::{UnitImage, unit_images};
 use crate::data::nifti::space::check_same_place;
 use crate::data::preprocess::MeansOf;
 use crate::data::regression::{Regression, RunFit};
+use crate::data::rows::check_same_names;
 use crate::data::{Array, Covariates, Detrend, Observations, Rows};
 use crate::error::{Error, Result, setting};
 use crate::model::State;
@@ -194,10 +195,13 @@ impl Fitted {
         Ok(observations)
     }
 
-    /// Refuses rows of other sites, or of the same sites elsewhere.
+    /// Refuses rows of other sites, of the same sites elsewhere, or of columns with other names.
     pub fn check_sites(&self, observations: &Observations) -> Result<()> {
         let because = format!("the run's structure is {}", self.structure.expression());
         observations.check_grid(self.structure.grid(), &because)?;
+        if let (Some(expected), Some(found)) = (&self.column_names, observations.column_names()) {
+            check_same_names((observations.path(), found), (&self.name().display().to_string(), expected))?;
+        }
         match (&self.space, observations.space()) {
             (Some(own), Some(new)) => {
                 let path = self.name().join(MASK_IMAGE);

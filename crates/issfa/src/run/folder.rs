@@ -218,6 +218,8 @@ pub enum Output {
     StructureShown,
     /// Of a look at the noise.
     Noise,
+    /// Of settings that were tried.
+    Choice,
     /// Of the demo.
     Demo,
 }
@@ -229,13 +231,14 @@ pub(super) fn is_chain(name: &str) -> bool {
 
 impl Output {
     /// All of them.
-    pub(super) const ALL: [Output; 7] = [
+    pub(super) const ALL: [Output; 8] = [
         Output::Run,
         Output::Simulation,
         Output::Transform,
         Output::PriorSamples,
         Output::StructureShown,
         Output::Noise,
+        Output::Choice,
         Output::Demo,
     ];
 
@@ -298,6 +301,7 @@ impl Output {
                 "noise_spectrum.png",
                 "structure",
             ],
+            Output::Choice => &["choose.tsv", "choose.json", "choose.svg", "choose.png"],
             Output::Demo => &["sim", "run"],
         }
     }

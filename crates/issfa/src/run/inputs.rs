@@ -48,6 +48,9 @@ pub fn open(rows: &Rows, settings: &Settings) -> Result<Observations> {
         observations.split(runs)?;
     }
     observations.drop_first(settings.drop_volumes)?;
+    if let Some((division, side)) = &rows.part {
+        observations.keep_part(division, *side);
+    }
     Ok(observations)
 }
 

@@ -1,5 +1,6 @@
 //! A fitted model, in memory or in a run folder: what summaries, new rows, evaluations and figures are made from.
 
+use super::labels;
 use super::overview::Overview;
 use super::peaks::{self, StandingOut, Threshold};
 use super::results::{Found, Results};
@@ -16,7 +17,7 @@ use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Counters};
 use crate::run::checksums::Checksums;
 use crate::run::draws::{Draws, DrawsOfChains, DrawsPlace, KeptDraws};
-use crate::run::folder::{FEATURE_TABLE, RECONSTRUCTION, Run, TRACE, no_array};
+use crate::run::folder::{FEATURE_TABLE, LABELLED_FEATURES, RECONSTRUCTION, Run, TRACE, no_array};
 use crate::run::inputs;
 use crate::run::record::{Record, Recorded};
 use crate::run::settings::{Checked, Precision, Settings};
@@ -36,6 +37,8 @@ pub struct Fitted {
     pub(crate) structure: Arc<Structure>,
     pub(crate) mask: Mask,
     pub(crate) space: Option<Header>,
+    /// What the sites are called, where the input says so.
+    pub(crate) column_names: Option<Vec<String>>,
     pub(crate) preprocessing: Preprocessing,
     pub(crate) noise: Option<Arc<Filter>>,
     /// Those that have started.
@@ -78,6 +81,7 @@ impl Fitted {
             mask,
             noise,
             space: run.space()?,
+            column_names: labels::names_in(&folder.join(LABELLED_FEATURES))?,
             preprocessing: Preprocessing::nothing(),
             chains: Vec::new(),
             found: Found::default(),

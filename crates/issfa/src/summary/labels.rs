@@ -3,6 +3,7 @@
 use super::Fitted;
 use crate::data::Observations;
 use crate::data::read::csv::is_table;
+use crate::data::read::text::read_text;
 use crate::error::Result;
 use crate::numeric::files::write_atomically;
 use crate::run::folder::{LABELLED_FEATURES, LABELLED_WEIGHTS};
@@ -16,23 +17,50 @@ pub fn write(fitted: &Fitted, folder: &Path) -> Result<()> {
         return Ok(());
     }
     let observations = inputs::open(&settings.rows()?, settings)?;
-    if let Some(names) = observations.column_names() {
-        let ids: Vec<u64> = fitted.found().features.table.iter().map(|row| row.id).collect();
-        let (k, features) = (ids.len(), fitted.features());
-        let value = |site: usize, feature: usize| features.values[feature * names.len() + site];
-        let rows = names.iter().enumerate().map(|(site, name)| (name, (0..k).map(|k| value(site, k)).collect()));
-        write_table(&folder.join(LABELLED_FEATURES), "column", &ids, rows)?;
+    write_features(fitted, observations.column_names(), folder)?;
+    write_weights(&observations, &fitted.ids_of_features(), &fitted.weights().values, folder)
+}
+
+/// Writes the tables of a fit into a folder under the names that those of another fit of the same rows have.
+pub fn write_like(fitted: &Fitted, other: &Path, folder: &Path) -> Result<()> {
+    write_features(fitted, names_in(&other.join(LABELLED_FEATURES))?.as_deref(), folder)?;
+    let rows = names_in(&other.join(LABELLED_WEIGHTS))?;
+    rows.map_or(Ok(()), |names| write_rows(&names, &fitted.ids_of_features(), &fitted.weights().values, folder))
+}
+
+/// The names in the first column of one of these tables; nothing where there is none.
+pub fn names_in(path: &Path) -> Result<Option<Vec<String>>> {
+    if !path.is_file() {
+        return Ok(None);
     }
-    let ids: Vec<u64> = fitted.found().features.table.iter().map(|row| row.id).collect();
-    write_weights(&observations, &ids, &fitted.weights().values, folder)
+    let text = read_text(path)?;
+    let name = |line: &str| line.split('\t').next().unwrap_or_default().to_string();
+    Ok(Some(text.lines().skip(1).map(name).collect()))
+}
+
+fn write_features(fitted: &Fitted, names: Option<&[String]>, folder: &Path) -> Result<()> {
+    let Some(names) = names else { return Ok(()) };
+    let (ids, features) = (fitted.ids_of_features(), fitted.features());
+    let value = |site: usize, feature: usize| features.values[feature * names.len() + site];
+    let rows = names.iter().enumerate().map(|(site, name)| (name, (0..ids.len()).map(|k| value(site, k)).collect()));
+    write_table(&folder.join(LABELLED_FEATURES), "column", &ids, rows)
 }
 
 /// Writes the weights (rows x features) of observations whose rows have names.
 pub fn write_weights(observations: &Observations, ids: &[u64], weights: &[f32], folder: &Path) -> Result<()> {
-    let Some(names) = observations.row_names() else { return Ok(()) };
+    observations.row_names().map_or(Ok(()), |names| write_rows(&names, ids, weights, folder))
+}
+
+fn write_rows(names: &[String], ids: &[u64], weights: &[f32], folder: &Path) -> Result<()> {
     let of_row = |row: usize| weights[row * ids.len()..(row + 1) * ids.len()].to_vec();
     let rows = names.iter().enumerate().map(|(row, name)| (name, of_row(row)));
     write_table(&folder.join(LABELLED_WEIGHTS), "row", ids, rows)
+}
+
+impl Fitted {
+    fn ids_of_features(&self) -> Vec<u64> {
+        self.found().features.table.iter().map(|row| row.id).collect()
+    }
 }
 
 fn write_table<'a>(

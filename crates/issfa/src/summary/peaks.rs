@@ -148,20 +148,32 @@ fn neighbours(site: usize, [nx, ny, nz]: [usize; 3]) -> impl Iterator<Item = usi
     all.filter(move |other| *other != site)
 }
 
-/// The table as text, a line a peak.
-pub fn table(peaks: &[Peak]) -> String {
+/// The table as text, a line a peak, with as many digits as tell voxels of this space apart.
+pub fn table(peaks: &[Peak], space: &Header) -> String {
     let header = "feature\tcluster\tx\ty\tz\tvalue\tz_score\tn_voxels\tvolume_mm3\n";
+    let sizes = space.space.voxel_sizes();
+    let digits = decimals(sizes.iter().copied().fold(f64::INFINITY, f64::min)).max(1);
+    let of_volume = decimals(sizes.iter().product());
     let line = |peak: &Peak| {
         let Peak { feature, cluster, x, y, z, value, z_score, n_voxels, volume_mm3 } = peak;
-        format!("{feature}\t{cluster}\t{x:.1}\t{y:.1}\t{z:.1}\t{value:.4}\t{z_score:.2}\t{n_voxels}\t{volume_mm3:.0}\n")
+        format!(
+            "{feature}\t{cluster}\t{x:.digits$}\t{y:.digits$}\t{z:.digits$}\t{value:.4}\t{z_score:.2}\t{n_voxels}\t\
+             {volume_mm3:.of_volume$}\n"
+        )
     };
     header.to_string() + &peaks.iter().map(line).collect::<String>()
+}
+
+/// Digits after the point that show a tenth of a size below 1; none for larger ones.
+fn decimals(size: f64) -> usize {
+    let is_small = size > 0.0 && size < 1.0;
+    if is_small { (1.0 - size.log10()).ceil() as usize } else { 0 }
 }
 
 /// Writes the table of a run.
 pub fn write(features: &PersistentFeatures, space: &Header, folder: &Path) -> Result<()> {
     let found = find(features, space, Threshold::OfRun, USUAL_SIZE)?;
-    write_atomically(&folder.join(FILE), table(&found.peaks).as_bytes())
+    write_atomically(&folder.join(FILE), table(&found.peaks, space).as_bytes())
 }
 
 #[cfg(test)]
@@ -186,6 +198,13 @@ mod tests {
             if label == before {
                 return label;
             }
+        }
+    }
+
+    #[test]
+    fn small_voxels_have_more_digits() {
+        for (size, digits) in [(3.0, 0), (1.0, 0), (0.5, 2), (0.1, 2), (0.005, 4), (1.25e-7, 8), (0.0, 0)] {
+            assert_eq!(decimals(size), digits, "{size}");
         }
     }
 

@@ -42,9 +42,14 @@ fn known(name: &str) -> Option<(&'static str, &'static str, &'static str)> {
         let call = "numpy.save(\"STEM.npy\", scipy.io.loadmat(FILE)[\"NAME\"])";
         return Some(("MATLAB's (version 7.3 is HDF5: use h5py)", "import numpy, scipy.io", call));
     }
-    if ends(&[".mgz", ".mgh", ".gii"]) {
+    if ends(&[".gii"]) {
+        // The arrays of such a file are the time points, each with a value a vertex.
+        let call = "numpy.save(\"STEM.npy\", numpy.stack([array.data for array in nibabel.load(FILE).darrays]))";
+        return Some(("GIFTI", "import nibabel, numpy", call));
+    }
+    if ends(&[".mgz", ".mgh"]) {
         let call = "nibabel.save(nibabel.Nifti1Image.from_image(nibabel.load(FILE)), \"STEM.nii.gz\")";
-        return Some(("FreeSurfer's or GIFTI", "import nibabel", call));
+        return Some(("FreeSurfer's", "import nibabel", call));
     }
     if ends(&[".parquet", ".feather", ".xlsx", ".xls", ".pkl", ".pickle"]) {
         let call = "pandas.read_KIND(FILE).to_csv(\"STEM.csv\", index=False)  # KIND: parquet, feather, excel, pickle";
@@ -70,6 +75,7 @@ mod tests {
         );
         assert!(told("a.dtseries.nii").contains("CIFTI") && told("b.h5").contains("h5py.File(\"b.h5\")"));
         assert!(told("c.zarr").contains("Zarr") && told("d.mat").contains("loadmat"));
+        assert!(told("e.func.gii").contains("is GIFTI") && told("e.func.gii").contains("\"e.npy\", numpy.stack("));
         assert!(advice(Path::new("a.nii")).is_none() && advice(Path::new("a.xyz")).is_none());
     }
 }

@@ -10,6 +10,7 @@ pub mod nifti;
 pub mod npy;
 pub mod npz;
 pub mod part;
+pub mod picked;
 pub mod pictures;
 pub mod places;
 pub mod reading;

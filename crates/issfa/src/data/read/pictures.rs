@@ -26,12 +26,16 @@ pub struct Pictures {
     values: Values,
     /// The file of each row, and its page.
     places: Vec<(PathBuf, usize)>,
+    /// How the numbers of the first are stored, which says what is white.
+    numbers: String,
 }
 
 /// One picture, decoded.
 struct Picture {
     grid: Vec<usize>,
     values: Vec<f64>,
+    /// How they are stored: `8-bit numbers`, say.
+    numbers: String,
 }
 
 /// Whether a file is a picture, by its ending.
@@ -52,8 +56,13 @@ impl Pictures {
 
     /// The pages of all files, one after the other.
     pub fn open(name: &Path, files: &[PathBuf]) -> Result<Pictures> {
-        let mut pictures =
-            Pictures { name: name.into(), grid: Vec::new(), values: Values::F32(Vec::new()), places: Vec::new() };
+        let mut pictures = Pictures {
+            name: name.into(),
+            grid: Vec::new(),
+            values: Values::F32(Vec::new()),
+            places: Vec::new(),
+            numbers: String::new(),
+        };
         for file in files {
             match ending(file).as_str() {
                 "png" => pictures.push(file, 0, read_png(file)?)?,
@@ -65,7 +74,7 @@ impl Pictures {
 
     fn push(&mut self, file: &Path, page: usize, picture: Picture) -> Result<()> {
         match self.places.first() {
-            None => self.grid = picture.grid.clone(),
+            None => (self.grid, self.numbers) = (picture.grid.clone(), picture.numbers.clone()),
             Some((first, _)) if self.grid != picture.grid => {
                 let (found, expected) = (show_grid(&picture.grid), show_grid(&self.grid));
                 let problem = format!(
@@ -73,6 +82,17 @@ impl Pictures {
                      to one size",
                     page + 1,
                     first.display()
+                );
+                return Err(Error::malformed(file, problem));
+            }
+            Some((first, _)) if self.numbers != picture.numbers => {
+                let problem = format!(
+                    "page {}: holds {}, but {} holds {}, so that the same grey is another number in each; save all pictures \
+                     with the same depth",
+                    page + 1,
+                    picture.numbers,
+                    first.display(),
+                    self.numbers
                 );
                 return Err(Error::malformed(file, problem));
             }
@@ -131,11 +151,11 @@ fn read_png(path: &Path) -> Result<Picture> {
     let n_bytes = check_size(path, reader.output_buffer_size())?;
     let mut raw = memory::zeros::<u8>(&path.display().to_string(), n_bytes)?;
     let frame = reader.next_frame(&mut raw).map_err(damaged)?;
-    let kind = if frame.bit_depth == png::BitDepth::Sixteen { Kind::U16 } else { Kind::U8 };
+    let (kind, n_bits) = if frame.bit_depth == png::BitDepth::Sixteen { (Kind::U16, 16) } else { (Kind::U8, 8) };
     let grid = grid(frame.height, frame.width, frame.color_type.samples());
     let mut values = vec![0.0; check_size(path, n_values(&grid))?];
     Encoding { kind, order: ByteOrder::Big }.decode(&raw, values.iter_mut());
-    Ok(Picture { grid, values })
+    Ok(Picture { grid, values, numbers: whole_numbers(n_bits) })
 }
 
 /// The pages of a TIFF file, one after the other.
@@ -152,6 +172,7 @@ fn for_each_page(path: &Path, visit: &mut dyn FnMut(usize, Picture) -> Result<()
     for page in 0.. {
         let (width, height) = decoder.dimensions().map_err(damaged)?;
         let colours = decoder.colortype().map_err(damaged)?;
+        check_depth(path, page, colours)?;
         let grid = grid(height, width, channels(path, colours)?);
         let depth = usize::from(colours.bit_depth().div_ceil(8)).max(1);
         let expected = check_size(path, n_values(&grid))?;
@@ -160,7 +181,7 @@ fn for_each_page(path: &Path, visit: &mut dyn FnMut(usize, Picture) -> Result<()
             let problem = format!("page {}: its size is {size}, but a page may have {most}; save it as .npy", page + 1);
             return Err(Error::malformed(path, problem));
         }
-        let values = wide(decoder.read_image().map_err(damaged)?);
+        let (values, numbers) = wide(decoder.read_image().map_err(damaged)?);
         if values.len() != expected {
             let problem = format!(
                 "page {} holds {} values, but its size {} needs {expected}; save colours pixel by pixel, not in planes",
@@ -170,7 +191,7 @@ fn for_each_page(path: &Path, visit: &mut dyn FnMut(usize, Picture) -> Result<()
             );
             return Err(Error::malformed(path, problem));
         }
-        visit(page, Picture { grid, values })?;
+        visit(page, Picture { grid, values, numbers })?;
         if !decoder.more_images() {
             break;
         }
@@ -210,22 +231,43 @@ fn channels(path: &Path, colours: ColorType) -> Result<usize> {
     }
 }
 
-fn wide(values: DecodingResult) -> Vec<f64> {
+/// Refuses pixels of less than a byte, which come packed.
+fn check_depth(path: &Path, page: usize, colours: ColorType) -> Result<()> {
+    let (n_bits, palette) = (colours.bit_depth(), matches!(colours, ColorType::Palette(_)));
+    if palette || n_bits.is_multiple_of(8) && n_bits > 0 {
+        return Ok(());
+    }
+    let problem = format!(
+        "page {} has {n_bits} bits a pixel; 8, 16, 32 and 64 are read; save it with 8, in Python: \
+         PIL.Image.open('a.tif').convert('L').save('a.png')",
+        page + 1
+    );
+    Err(Error::malformed(path, problem))
+}
+
+fn whole_numbers(n_bits: u32) -> String {
+    format!("{n_bits}-bit numbers")
+}
+
+/// The values, and how they were stored.
+fn wide(values: DecodingResult) -> (Vec<f64>, String) {
     fn all<T: Copy>(values: &[T], wide: impl Fn(T) -> f64) -> Vec<f64> {
         values.iter().map(|&x| wide(x)).collect()
     }
+    let signed = |n_bits: u32| format!("signed {}", whole_numbers(n_bits));
+    let real = || "numbers with decimals".to_string();
     match values {
-        DecodingResult::U8(values) => all(&values, f64::from),
-        DecodingResult::U16(values) => all(&values, f64::from),
-        DecodingResult::U32(values) => all(&values, f64::from),
-        DecodingResult::U64(values) => all(&values, |x| x as f64),
-        DecodingResult::I8(values) => all(&values, f64::from),
-        DecodingResult::I16(values) => all(&values, f64::from),
-        DecodingResult::I32(values) => all(&values, f64::from),
-        DecodingResult::I64(values) => all(&values, |x| x as f64),
-        DecodingResult::F16(values) => all(&values, |x| x.to_f64()),
-        DecodingResult::F32(values) => all(&values, f64::from),
-        DecodingResult::F64(values) => values,
+        DecodingResult::U8(values) => (all(&values, f64::from), whole_numbers(8)),
+        DecodingResult::U16(values) => (all(&values, f64::from), whole_numbers(16)),
+        DecodingResult::U32(values) => (all(&values, f64::from), whole_numbers(32)),
+        DecodingResult::U64(values) => (all(&values, |x| x as f64), whole_numbers(64)),
+        DecodingResult::I8(values) => (all(&values, f64::from), signed(8)),
+        DecodingResult::I16(values) => (all(&values, f64::from), signed(16)),
+        DecodingResult::I32(values) => (all(&values, f64::from), signed(32)),
+        DecodingResult::I64(values) => (all(&values, |x| x as f64), signed(64)),
+        DecodingResult::F16(values) => (all(&values, |x| x.to_f64()), real()),
+        DecodingResult::F32(values) => (all(&values, f64::from), real()),
+        DecodingResult::F64(values) => (values, real()),
     }
 }
 
@@ -354,6 +396,45 @@ mod tests {
         assert_eq!(rows(colours), (vec![2, 1, 3], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
         let bits = png(8, 1, png::ColorType::Grayscale, png::BitDepth::One, &[0b1010_0000]);
         assert_eq!(rows(bits).1[..4], [255.0, 0.0, 255.0, 0.0]);
+    }
+
+    #[test]
+    fn depths_are_not_mixed() {
+        let folder = tempfile::tempdir().unwrap();
+        let sixteen = png(3, 2, png::ColorType::Grayscale, png::BitDepth::Sixteen, &[0; 12]);
+        fs::write(folder.path().join("a1.png"), grey(1)).unwrap();
+        fs::write(folder.path().join("a2.png"), sixteen).unwrap();
+        let told = open(folder.path()).err().unwrap().to_string();
+        assert!(told.contains("a2.png: page 1: holds 16-bit") && told.contains("a1.png holds 8-bit"), "{told}");
+        fs::remove_file(folder.path().join("a2.png")).unwrap();
+        fs::write(folder.path().join("a3.tif"), tiff(&[[0.5; 6]])).unwrap();
+        let told = open(folder.path()).err().unwrap().to_string();
+        assert!(told.contains("a3.tif") && told.contains("decimals") && told.contains("a1.png holds 8-bit"), "{told}");
+    }
+
+    /// A page of 8 x 1 pixels of one bit, little-endian.
+    fn one_bit_tiff() -> Vec<u8> {
+        let tags: [(u16, u16, u32); 8] =
+            [(256, 3, 8), (257, 3, 1), (258, 3, 1), (259, 3, 1), (262, 3, 1), (273, 4, 8), (277, 3, 1), (279, 4, 1)];
+        let mut bytes = b"II*\0".to_vec();
+        bytes.extend(10_u32.to_le_bytes());
+        bytes.extend([0b1010_0000, 0]);
+        bytes.extend((tags.len() as u16).to_le_bytes());
+        for (tag, kind, value) in tags {
+            bytes.extend([tag.to_le_bytes(), kind.to_le_bytes()].concat());
+            bytes.extend([1_u32.to_le_bytes(), value.to_le_bytes()].concat());
+        }
+        bytes.extend(0_u32.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn single_bits_are_named_with_a_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bits.tif");
+        fs::write(&path, one_bit_tiff()).unwrap();
+        let told = open(&path).err().unwrap().to_string();
+        assert!(told.contains("page 1 has 1 bits a pixel; 8, 16") && told.contains("convert('L')"), "{told}");
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Columns {
     pub fn used(&self, path: &Path, n_columns: usize, names: Option<&[String]>) -> Result<Vec<bool>> {
         let mut named = vec![false; n_columns];
         for part in &self.parts {
-            let found = names.and_then(|names| names.iter().position(|name| name == part));
+            let found = names.map_or(Ok(None), |names| only(path, part, names))?;
             let range = found.map(|at| (at + 1, at + 1)).or_else(|| range(part, n_columns));
             match range {
                 Some((first, last)) if 1 <= first && first <= last && last <= n_columns => {
@@ -85,6 +85,21 @@ impl Columns {
 
 fn wrong(path: &Path, part: &str, problem: &str) -> Error {
     Error::setting("columns", part, format!("is no column of {}: {problem}", path.display()))
+}
+
+/// The place of a name among the columns, if it is there; a name that several have says too little.
+fn only(path: &Path, part: &str, names: &[String]) -> Result<Option<usize>> {
+    let places: Vec<usize> = (0..names.len()).filter(|&at| names[at] == part).collect();
+    if let [first, second, ..] = places[..] {
+        let problem = format!(
+            "is the name of columns {} and {} of {}; write the number of the one that is meant",
+            first + 1,
+            second + 1,
+            path.display()
+        );
+        return Err(Error::setting("columns", part, problem));
+    }
+    Ok(places.first().copied())
 }
 
 fn listed(names: Option<&[String]>) -> String {
@@ -177,6 +192,9 @@ mod tests {
         ] {
             assert!(used(text).unwrap_err().to_string().contains(problem), "{text}");
         }
+        let twice = ["id", "a", "b", "a"].map(String::from);
+        let told = Columns::parse("^a").unwrap().used(Path::new("t.csv"), 4, Some(&twice)).unwrap_err().to_string();
+        assert!(told.contains("columns = a") && told.contains("columns 2 and 4 of t.csv"), "{told}");
         for text in ["", "a,,b", "^a,b", "^"] {
             assert!(Columns::parse(text).is_err(), "{text:?}");
         }
