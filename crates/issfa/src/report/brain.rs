@@ -1,12 +1,14 @@
 //! Figures of brain features: slices over an anatomical image with the time courses of every run beneath, and the ranking
 //! of features by how alike their time courses are.
 
+use crate::data::Array;
 use crate::data::nifti::Header;
 use crate::data::read;
 use crate::data::runs::NamedRun;
 use crate::error::{Error, Result, setting};
 use crate::figures::Figure;
-use crate::figures::brain::{BrainFigure, TimeCourse, Volume, brain_figure};
+use crate::figures::brain::{BrainFigure, BrainMap, TimeCourse, Volume, brain_figure};
+use crate::figures::colour::quiet_size;
 use crate::figures::lines::{LinePanel, Series, panels};
 use crate::summary::features::{FeatureRow, threshold};
 use crate::summary::synchrony::Synchrony;
@@ -16,6 +18,9 @@ use std::path::Path;
 
 /// More features than this get no figure each unless they are asked for: the page has them all.
 const MANY: usize = 40;
+
+/// What is smaller in noise units is not shown in colour, unless all is small.
+const Z_SHOWN: f64 = 3.0;
 
 /// Which features get a figure.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +44,8 @@ struct Background {
 struct Results {
     header: Header,
     images: Vec<Vec<f32>>,
+    /// The same in noise units, where the noise was measured.
+    in_noise: Option<Array>,
     table: Vec<FeatureRow>,
     ranking: Vec<Synchrony>,
     /// Rows x features.
@@ -61,6 +68,7 @@ pub fn write_brain_figures(
     let images = fitted.features();
     let results = Results {
         images: (0..images.shape[0]).map(|at| images.row(at).to_vec()).collect(),
+        in_noise: fitted.features_z(),
         ranking: synchrony.clone(),
         weights: fitted.weights().values,
         activation: fitted.activation().values,
@@ -169,11 +177,18 @@ impl Results {
         let image = mask.scatter(&columns, f32::NAN);
         let times = if exceed == 2.0 { "twice".into() } else { format!("{exceed} times") };
         let Background { header, values } = &self.background;
-        Ok(brain_figure(&BrainFigure {
-            title: self.title(place),
-            feature: Volume { grid: self.header.grid, values: &image, affine: self.header.affine() },
+        let in_noise = self.in_noise.as_ref().map(|array| mask.scatter(&mask.gather(array.row(place)), f32::NAN));
+        let volume = |values| Volume { grid: self.header.grid, values, affine: self.header.affine() };
+        let feature = BrainMap {
+            name: in_noise.as_ref().map_or(String::new(), |_| "posterior mean, unit norm".into()),
+            volume: volume(&image),
             threshold: threshold(&columns, exceed),
             threshold_note: format!("{times} the mean absolute value"),
+        };
+        Ok(brain_figure(&BrainFigure {
+            title: self.title(place),
+            feature,
+            other: in_noise.as_deref().map(|values| z_map(volume(values))),
             background: Some(Volume { grid: header.grid, values, affine: header.affine() }),
             time_courses: self.courses(fitted, place),
             repetition_seconds: self.header.space.repetition_seconds(),
@@ -226,6 +241,15 @@ impl Results {
             )
         })
     }
+}
+
+/// A feature in standard deviations of the noise, from 3 on where it reaches that far.
+fn z_map(volume: Volume) -> BrainMap {
+    let limit = quiet_size(volume.values.iter().map(|&x| f64::from(x)));
+    let threshold = Z_SHOWN.min(0.5 * limit);
+    let why = if threshold == Z_SHOWN { "standard deviations" } else { "half of the scale" };
+    let name = "z: in a row that uses it, in standard deviations of the noise".into();
+    BrainMap { name, volume, threshold, threshold_note: why.into() }
 }
 
 /// What a NIfTI code says of a space.
