@@ -38,7 +38,7 @@ function lineChart(host, { x, series, marks = [], height = 150, log = false, ran
     cursor: { points: { size: 5 } },
     scales: { x: { time: false, distr: logX ? 3 : 1 }, y: { distr: log ? 3 : 1, ...(range ? { range } : {}) }, ...(second ? { second: { range: [0, 1] } } : {}) },
     axes: [{ ...axis, label: xLabel || undefined, labelSize: 16, size: xLabel ? 30 : 26, labelFont: axis.font, space: 60, ...steps(data[0], logX) },
-      { ...axis, size: 68, space: height < 120 ? 16 : 30, ...steps(data.slice(1).flat(), log), label: yLabel || undefined, labelSize: 14, labelFont: axis.font, values: (_, ticks, axis, space, step) => ticks.map((tick) => (tick === null ? "" : tickLabel(tick, step, log))) }],
+      { ...axis, size: 68, space: height < 160 ? 18 : 30, ...steps(data.slice(1).flat(), log), label: yLabel || undefined, labelSize: 14, labelFont: axis.font, values: (_, ticks, axis, space, step) => ticks.map((tick) => (tick === null ? "" : tickLabel(tick, step, log))) }],
     series: [{ label: xName }, ...series.map((one, at) => ({
       label: one.name, stroke: one.colour || (at ? PALETTE[at % PALETTE.length] : inkOf("--accent")), width: one.width ?? 1.25, dash: one.dash, fill: one.fill, scale: one.scale || "y",
       points: { show: one.points ?? false, size: 4 }, value: (_, value) => figure(value), spanGaps: false,

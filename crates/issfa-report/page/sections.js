@@ -217,8 +217,8 @@ function showSettings() {
   const costs = el("details", {}, el("summary", {}, `Costs: ${figure(overview.seconds_per_sweep)} s a sweep`),
     el("table", {}, el("tbody", {}, parts.map(([name, share]) => el("tr", {}, el("th", { scope: "row" }, name.replaceAll("_", " ")), el("td", {}, percent(share)), el("td", {}, overview.acceptance[name] === undefined || overview.acceptance[name] === null ? "" : `accepted ${figure(overview.acceptance[name])}`))))));
   const quantities = el("details", {}, el("summary", {}, "Posterior of the parameters"),
-    el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["", "mean", "5%", "median", "95%", "ESS", "R-hat"].map((text) => el("th", { scope: "col" }, text)))),
-      el("tbody", {}, overview.quantities.map((one) => el("tr", {}, el("th", { scope: "row" }, one.name), [one.mean, ...one.quantiles, one.effective_sample_size, one.split_r_hat].map((value) => el("td", {}, figure(value, 4)))))))));
+    el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["", "mean", "5%", "median", "95%", "ESS", "R-hat", "bulk ESS", "R-hat by ranks"].map((text) => el("th", { scope: "col" }, text)))),
+      el("tbody", {}, overview.quantities.map((one) => el("tr", {}, el("th", { scope: "row" }, one.name), [one.mean, ...one.quantiles, one.effective_sample_size, one.split_r_hat, one.bulk_ess, one.rank_r_hat].map((value) => el("td", {}, figure(value, 4)))))))));
   const box = el("div", { class: "plot" });
   const spectrum = eigenvalues ? el("details", {}, el("summary", {}, "Eigenvalues of the data"), box) : null;
   spectrum?.addEventListener("toggle", () => {

@@ -104,14 +104,15 @@ fn predicted(
     prepare(&mut rows, &observations, &fitted.preprocessing, how.center);
     filter(&mut rows, &observations, fitted);
     match fitted.settings().precision {
-        Precision::F32 => predict::<f32>(fitted, rows),
-        Precision::F64 => predict::<f64>(fitted, rows),
+        Precision::F32 => predict::<f32>(fitted, how, rows),
+        Precision::F64 => predict::<f64>(fitted, how, rows),
     }
 }
 
-fn predict<R: Real>(fitted: &Fitted, mut rows: Vec<Row>) -> Result<Vec<Row>> {
+fn predict<R: Real>(fitted: &Fitted, how: &NewRowSettings, mut rows: Vec<Row>) -> Result<Vec<Row>> {
     let draws = fitted.draws()?;
     for number in 0..draws.len() {
+        how.heed()?;
         let draw = draws.read::<R>(number)?;
         let streams = Streams { seed: fitted.settings().seed, chain: 0, sweep: number as u64 };
         add_predictions(&draw, fitted, &streams, &mut rows);

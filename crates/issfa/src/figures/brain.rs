@@ -162,7 +162,7 @@ impl<'a> Scene<'a> {
         let scale = ((WIDTH - 2.0 * EDGE - around) / wide).min(highest / high);
         let name = TextStyle::LABEL.anchored(Anchor::Start);
         canvas.text(EDGE, top + 10.0, &self.what.name, name);
-        let top = top + 18.0 + LETTER + if self.what.name.is_empty() { 0.0 } else { 8.0 };
+        let top = top + 18.0 + LETTER + if self.what.name.is_empty() { 0.0 } else { 20.0 };
         let mut x = (WIDTH - around - scale * wide) / 2.0 + LETTER;
         for ((raster, layers), size) in self.slices.iter().zip(sizes) {
             let (width, height) = (scale * size.0, (scale * size.1).max(1.0));

@@ -8,7 +8,6 @@ use crate::data::runs::NamedRun;
 use crate::error::{Error, Result, setting};
 use crate::figures::Figure;
 use crate::figures::brain::{BrainFigure, BrainMap, TimeCourse, Volume, brain_figure};
-use crate::figures::colour::quiet_size;
 use crate::figures::lines::{LinePanel, Series, panels};
 use crate::summary::features::{FeatureRow, threshold};
 use crate::summary::synchrony::Synchrony;
@@ -18,9 +17,6 @@ use std::path::Path;
 
 /// More features than this get no figure each unless they are asked for: the page has them all.
 const MANY: usize = 40;
-
-/// What is smaller in noise units is not shown in colour, unless all is small.
-const Z_SHOWN: f64 = 3.0;
 
 /// Which features get a figure.
 #[derive(Clone, Debug, Default)]
@@ -173,22 +169,21 @@ impl Results {
 
     fn figure(&self, fitted: &Fitted, place: usize) -> Result<Figure> {
         let (mask, exceed) = (&fitted.mask, fitted.settings().exceed);
-        let columns = mask.gather(&self.images[place]);
-        let image = mask.scatter(&columns, f32::NAN);
+        let image = mask.scatter(&mask.gather(&self.images[place]), f32::NAN);
         let times = if exceed == 2.0 { "twice".into() } else { format!("{exceed} times") };
         let Background { header, values } = &self.background;
         let in_noise = self.in_noise.as_ref().map(|array| mask.scatter(&mask.gather(array.row(place)), f32::NAN));
-        let volume = |values| Volume { grid: self.header.grid, values, affine: self.header.affine() };
-        let feature = BrainMap {
-            name: in_noise.as_ref().map_or(String::new(), |_| "posterior mean, unit norm".into()),
-            volume: volume(&image),
-            threshold: threshold(&columns, exceed),
+        let map = |name: &str, values| BrainMap {
+            name: name.into(),
+            volume: Volume { grid: self.header.grid, values, affine: self.header.affine() },
+            threshold: threshold(&mask.gather(values), exceed),
             threshold_note: format!("{times} the mean absolute value"),
         };
+        let z = "z: in a row that uses it, in standard deviations of the noise";
         Ok(brain_figure(&BrainFigure {
             title: self.title(place),
-            feature,
-            other: in_noise.as_deref().map(|values| z_map(volume(values))),
+            feature: map(if in_noise.is_some() { "posterior mean, unit norm" } else { "" }, &image),
+            other: in_noise.as_deref().map(|values| map(z, values)),
             background: Some(Volume { grid: header.grid, values, affine: header.affine() }),
             time_courses: self.courses(fitted, place),
             repetition_seconds: self.header.space.repetition_seconds(),
@@ -241,15 +236,6 @@ impl Results {
             )
         })
     }
-}
-
-/// A feature in standard deviations of the noise, from 3 on where it reaches that far.
-fn z_map(volume: Volume) -> BrainMap {
-    let limit = quiet_size(volume.values.iter().map(|&x| f64::from(x)));
-    let threshold = Z_SHOWN.min(0.5 * limit);
-    let why = if threshold == Z_SHOWN { "standard deviations" } else { "half of the scale" };
-    let name = "z: in a row that uses it, in standard deviations of the noise".into();
-    BrainMap { name, volume, threshold, threshold_note: why.into() }
 }
 
 /// What a NIfTI code says of a space.
