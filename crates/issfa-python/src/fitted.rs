@@ -287,7 +287,12 @@ impl PyFitted {
             options.name = name.unwrap_or(options.name);
             let page = Page::of(fitted, Standing::Results, &options)?;
             page.write(&path)?;
-            let size = format!("page: {}, {} ({})", path.display(), bytes(page.html.len() as u64), page.holds());
+            let size = format!(
+                "page: {}, {} ({})",
+                path.display(),
+                bytes(page.html.len() as u64),
+                page.holds("report=\"full\"")
+            );
             Ok((path, std::iter::once(size).chain(page.warnings).map(|note| words::text(&note)).collect()))
         })
     }

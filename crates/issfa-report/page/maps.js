@@ -67,7 +67,8 @@ function viewOf(grid) {
 // Where a site lies along an axis: in its own numbers where they are known, else counted from 0.
 function placeAt(axis, index) {
   const [one, n] = [page.data.axes?.[axis], page.data.grid[axis]];
-  if (!one || one.first === null) return index;
+  // Of sites that are shown as one, the first.
+  if (!one || one.first === null) return index * page.data.every;
   return n > 1 ? one.first + (index * (one.last - one.first)) / (n - 1) : one.first;
 }
 

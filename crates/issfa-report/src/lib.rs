@@ -19,7 +19,6 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use contents::Contents;
 use issfa::data::axes::AxisPlaces;
-use issfa::error::setting;
 use issfa::lab::numeric::files::write_lightly;
 use issfa::run::settings::PageSize;
 use issfa::summary::Standing;
@@ -68,15 +67,12 @@ pub struct Page {
 }
 
 impl Page {
-    /// What it holds, in words.
-    pub fn holds(&self) -> String {
+    /// What it holds, in words; `full` is how the user asks for a full one.
+    pub fn holds(&self, full: &str) -> String {
         match (self.is_light, self.every) {
             (false, _) => "all maps".into(),
-            (true, 1) => format!("one map a feature; {} has all", setting("report").to("full")),
-            (true, n) => {
-                let all = setting("report").to("full");
-                format!("one map a feature, {n} sites along each axis as one; {all} has all")
-            }
+            (true, 1) => format!("one map a feature; {full} has all"),
+            (true, n) => format!("one map a feature, {n} sites along each axis as one; {full} has all"),
         }
     }
 

@@ -99,7 +99,7 @@ pub fn write_page(fitted: &Fitted, options: &PageOptions, run: &Path, common: &C
         Page::of(&fitted, standing, options)?
     };
     page.warnings.iter().for_each(|warning| err!("warning: {}", words::text(warning)));
-    let (size, holds) = (bytes(page.html.len() as u64), words::text(&page.holds()));
+    let (size, holds) = (bytes(page.html.len() as u64), page.holds("--report full"));
     common.say(&format!("page: {}, {size} ({holds})", path.display()));
     page.write(&path)
 }

@@ -77,12 +77,14 @@ pub fn evaluate(
         Precision::F32 => Baseline::fit::<f32>(&training, fitted, share_hidden, seed)?,
         Precision::F64 => Baseline::fit::<f64>(&training, fitted, share_hidden, seed)?,
     };
-    Ok(report(rows, fitted, Some(&baseline)))
+    let report = report(rows, fitted, how, Some(&baseline));
+    how.heed().map(|()| report)
 }
 
 /// The share of the variance of hidden cells that is predicted, [`HiddenReport::r2`], without a comparison.
 pub fn r2(fitted: &Fitted, new: &Rows, how: &NewRowSettings, hidden: (f64, u64)) -> Result<f64> {
-    Ok(report(predicted(fitted, new, how, hidden, 0)?, fitted, None).r2)
+    let report = report(predicted(fitted, new, how, hidden, 0)?, fitted, how, None);
+    how.heed().map(|()| report.r2)
 }
 
 /// New rows with hidden cells and what the kept draws say of them; `more` bytes will be needed beside them.
@@ -102,7 +104,7 @@ fn predicted(
     memory::check("hidden cells of new rows, and principal components", 40 * n_rows * n_columns + more)?;
     let mut rows = hide(&observations, share_hidden, seed)?;
     prepare(&mut rows, &observations, &fitted.preprocessing, how.center);
-    filter(&mut rows, &observations, fitted);
+    filter(&mut rows, &observations, fitted, how);
     match fitted.settings().precision {
         Precision::F32 => predict::<f32>(fitted, how, rows),
         Precision::F64 => predict::<f64>(fitted, how, rows),
@@ -115,15 +117,16 @@ fn predict<R: Real>(fitted: &Fitted, how: &NewRowSettings, mut rows: Vec<Row>) -
         how.heed()?;
         let draw = draws.read::<R>(number)?;
         let streams = Streams { seed: fitted.settings().seed, chain: 0, sweep: number as u64 };
-        add_predictions(&draw, fitted, &streams, &mut rows);
+        add_predictions(&draw, fitted, &streams, how, &mut rows);
     }
+    how.heed()?;
     // Of a row without any visible cell nothing can be said.
     rows.retain(|row| row.prepared.iter().any(|x| !x.is_nan()));
     Ok(rows)
 }
 
 /// Rows as the sampler takes them: filtered, where the noise was measured, at the level of their run.
-fn filter(rows: &mut [Row], observations: &Observations, fitted: &Fitted) {
+fn filter(rows: &mut [Row], observations: &Observations, fitted: &Fitted, how: &NewRowSettings) {
     let Some(filter) = &fitted.noise else {
         rows.iter_mut().for_each(|row| row.white = row.prepared.clone());
         return;
@@ -135,7 +138,7 @@ fn filter(rows: &mut [Row], observations: &Observations, fitted: &Fitted) {
         share(own.iter_mut(), Vec::new, |scratch, row| {
             row.level = level;
             row.white = row.prepared.clone();
-            if row.white.iter().any(|x| !x.is_nan()) {
+            if row.white.iter().any(|x| !x.is_nan()) && !how.is_over() {
                 filter.to_columns(&mut row.white, level, scratch);
             }
         });
@@ -187,7 +190,13 @@ fn prepare(rows: &mut [Row], observations: &Observations, preprocessing: &Prepro
 }
 
 /// Adds one draw's predictions; `G_t` and `C_t` leave the cells that are not seen out.
-fn add_predictions<R: Real>(draw: &Draw<R>, fitted: &Fitted, streams: &Streams, rows: &mut [Row]) {
+fn add_predictions<R: Real>(
+    draw: &Draw<R>,
+    fitted: &Fitted,
+    streams: &Streams,
+    how: &NewRowSettings,
+    rows: &mut [Row],
+) {
     let state = &draw.state;
     let (k, n_sites) = (state.n_features(), fitted.mask.n_columns());
     let features = fitted.at_sites(&draw.feature_means);
@@ -199,6 +208,9 @@ fn add_predictions<R: Real>(draw: &Draw<R>, fitted: &Fitted, streams: &Streams, 
         rows.iter_mut().enumerate(),
         || (),
         |_, (number, row)| {
+            if how.is_over() {
+                return;
+            }
             let (with_data, own_gram) = visible_products(&row.white, &features, &gram, k);
             let norms: Vec<f64> = (0..k).map(|j| own_gram[j * k + j].max(0.0)).collect();
             let mut stream = streams.stream(Purpose::NewRows, 1, number as u64);
@@ -218,11 +230,14 @@ fn errors(row: &Row, predicted: &[f64], fitted: &Fitted) -> Vec<f64> {
     (0..row.hidden.len()).map(error).collect()
 }
 
-fn report(rows: Vec<Row>, fitted: &Fitted, baseline: Option<&Baseline>) -> HiddenReport {
+fn report(rows: Vec<Row>, fitted: &Fitted, how: &NewRowSettings, baseline: Option<&Baseline>) -> HiddenReport {
     let n_draws = fitted.n_draws() as f64;
     // Squared errors of the features alone, with the noise, and of principal components.
     let mut squares = vec![[0.0; 3]; rows.len()];
     share(squares.iter_mut().zip(&rows), Vec::new, |scratch, (squares, row)| {
+        if how.is_over() {
+            return;
+        }
         let signal: Vec<f64> = row.signal.iter().map(|x| x / n_draws).collect();
         let at_hidden = |values: &[f64]| row.hidden.iter().map(|&site| values[site]).collect::<Vec<f64>>();
         let mut both = signal.clone();

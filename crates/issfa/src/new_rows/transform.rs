@@ -107,9 +107,14 @@ impl Default for NewRowSettings {
 }
 
 impl NewRowSettings {
+    /// Whether whoever watches wants it to end.
+    pub fn is_over(&self) -> bool {
+        self.watch.as_ref().is_some_and(|wants_stop| wants_stop())
+    }
+
     /// An error where whoever watches wants it to end.
     pub fn heed(&self) -> Result<()> {
-        if self.watch.as_ref().is_some_and(|wants_stop| wants_stop()) { Err(Error::Stopped) } else { Ok(()) }
+        if self.is_over() { Err(Error::Stopped) } else { Ok(()) }
     }
 
     /// Whole files without confounds, such as those of a simulation.
