@@ -329,7 +329,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             self.write_report()
 
     def _wants_page(self):
-        return json.loads(self._fitted.settings_json())["report"] != "none"
+        return json.loads(self._fitted.settings_json()).get("report") != "none"
 
     def _take(self, fitted):
         self._fitted = fitted

@@ -262,7 +262,7 @@ mod tests {
         follower.look(&mut seen);
         assert_eq!((sweeps(&seen), seen.status["damage"].clone()), (vec![1.0, 2.0, 3.0], json!([])));
         // Without a header there is nothing to show, and that is said.
-        std::fs::write(run.join(TRACE), &lines[1..].concat()).unwrap();
+        std::fs::write(run.join(TRACE), lines[1..].concat()).unwrap();
         follower.look(&mut seen);
         follower.look(&mut seen);
         assert!(seen.rows.is_empty() && seen.status["damage"][0].as_str().unwrap().contains("line 1"));
