@@ -60,7 +60,8 @@ def main():
     background = image.mean_img(runs[0], copy_header=True)
     for number, (left, right) in enumerate(axes):
         one = image.index_img(model.components_z_img_, number)
-        plotting.plot_stat_map(one, bg_img=background, axes=left, display_mode="z", cut_coords=4, threshold=0.5, title=f"feature {number + 1}")
+        least = 0.3 * np.nanmax(np.abs(one.get_fdata()))
+        plotting.plot_stat_map(one, bg_img=background, axes=left, display_mode="z", cut_coords=4, threshold=least, title=f"feature {number + 1}")
         for run, courses in enumerate(model.transform(runs, confounds), 1):
             right.plot(courses[:, number], linewidth=0.8, label=f"run {run}")
         right.set(xlabel="volume", title="time courses")

@@ -63,7 +63,7 @@ def main():
         course = scores.sel(mode=mode)
         size = float(course.std())
         (size * components.sel(mode=mode)).plot(ax=left, cmap="RdBu_r", cbar_kwargs={"label": data.attrs.get("units", "")})
-        left.set_facecolor("0.8")
+        left.set_facecolor("0.6")
         left.set_title(f"feature {mode} at one standard deviation")
         right.plot(course["time"], course / size, linewidth=0.8)
         right.set_title(f"{float(model.explained_variance_ratio().sel(mode=mode)):.0%} of the sum of squares", fontsize=9)

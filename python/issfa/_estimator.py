@@ -224,6 +224,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         with self._watched(callback, settings) as watched:
             told = _engine.fit(rows, _to_json(settings), out, bool(self.overwrite), self._n_threads(), watched)
         self._take_up(told)
+        self._add_page()
         return self
 
     def resume(self, X=None, *, sweeps=None, time_budget=None, callback=None, runs=None, confounds=None, heldout=None):
@@ -243,6 +244,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         with self._watched(callback, {**settings, "sweeps": total}) as watched:
             told = _engine.resume(self._fitted, rows, total, budget, self._n_threads(), watched)
         self._take_up(told)
+        self._add_page()
         return self
 
     def _rows_to_fit(self, X, reset=True):
@@ -325,6 +327,14 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             self._take(fitted)
         if stopped_by is not None:
             raise stopped_by
+
+    def _add_page(self):
+        """The page of a fit in a folder, unless ``report="none"``."""
+        if self._fitted.folder is not None and self._wants_page():
+            self.write_report()
+
+    def _wants_page(self):
+        return json.loads(self._fitted.settings_json()).get("report") != "none"
 
     def _take(self, fitted):
         self._fitted = fitted
@@ -479,9 +489,23 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     # Folders and pickles
 
     def save(self, folder):
-        """Writes the run folder, which every command takes; it must not exist yet."""
+        """Writes the run folder, which every command takes, and its page; it must not exist yet."""
         self._check_fitted()
         self._fitted.save(os.fspath(folder))
+        if self._wants_page():
+            self.write_report(Path(folder) / "report.html", name=Path(folder).name)
+
+    def write_report(self, path=None, *, name=None):
+        """Writes the page of the fit: one HTML file that needs no network, with maps, courses, traces and verdict.
+
+        Left out, ``path`` is ``report.html`` in the folder of the fit. ``name`` is what the page is called. Returns the path;
+        its size goes to the logger ``issfa``. ``report="light"`` of the constructor makes it smaller.
+        """
+        self._check_fitted()
+        path, notes = self._fitted.report(None if path is None else os.fspath(path), name)
+        for note in notes:
+            NOTES.info(note)
+        return Path(path)
 
     def __getstate__(self):
         state = dict(super().__getstate__())

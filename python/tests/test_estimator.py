@@ -272,3 +272,24 @@ def test_random_states(rows):
     assert seed(np.random.default_rng(0)) == seed(np.random.default_rng(0))
     np.random.seed(1)
     assert seed(None) != seed(None)
+
+
+def test_folders_have_a_page(rows, tmp_path, caplog):
+    caplog.set_level("INFO", logger="issfa")
+    model = issfa.ISSFA(sweeps=12, random_state=0).fit(rows, out=tmp_path / "run")
+    page = (tmp_path / "run/report.html").read_text()
+    assert "<title>run - issfa</title>" in page and f'"n_persistent":{model.n_components_}' in page
+    assert "report.html" in caplog.text and "all maps" in caplog.text
+    assert not list(tmp_path.glob("run/.*report*")), "nothing is left over"
+    # In memory there is a page where one is asked for.
+    model = issfa.ISSFA(sweeps=12, random_state=0).fit(rows)
+    with pytest.raises(issfa.UseError, match="has no folder"):
+        model.write_report()
+    assert model.write_report(tmp_path / "own.html", name="of my own") == tmp_path / "own.html"
+    assert "<title>of my own - issfa</title>" in (tmp_path / "own.html").read_text()
+    model.save(tmp_path / "saved")
+    assert "<title>saved - issfa</title>" in (tmp_path / "saved/report.html").read_text()
+    assert issfa.open(tmp_path / "saved").write_report() == tmp_path / "saved/report.html"
+    # And none where none is wanted.
+    issfa.ISSFA(sweeps=12, random_state=0, report="none").fit(rows, out=tmp_path / "bare").save(tmp_path / "bare-again")
+    assert not (tmp_path / "bare/report.html").exists() and not (tmp_path / "bare-again/report.html").exists()

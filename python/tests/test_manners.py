@@ -93,6 +93,27 @@ def test_ctrl_c_while_rows_are_prepared(rows, tmp_path):
         assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("what", ["transform", "score", "reconstruct"])
+def test_ctrl_c_ends_what_is_done_with_new_rows(what):
+    """Long before its end: the rows are many."""
+    rows = simulated(100, (20, 20))
+    model = issfa.ISSFA(sweeps=60, keep_draws=20, random_state=3).fit(rows)
+    few = np.tile(rows, (4, 1, 1))
+    start = time.monotonic()
+    getattr(model, what)(few)
+    # As many as would take half a minute or more.
+    n_times = int(30 / max(time.monotonic() - start, 0.02)) + 1
+    many = np.broadcast_to(few, (min(n_times, 200), *few.shape)).reshape(-1, *few.shape[1:])
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    start = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        getattr(model, what)(many)
+    assert time.monotonic() - start < 10
+    # Nothing of it lingers.
+    assert model.transform(rows[:3]).shape == (3, model.n_components_)
+
+
 def test_other_threads_go_on_meanwhile(rows):
     n_ticks, done = 0, threading.Event()
 

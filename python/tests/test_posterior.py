@@ -69,8 +69,20 @@ def test_arviz_agrees_with_the_summary(model, posterior):
     table = az.summary(posterior, var_names=list(names), round_to="none")
     for name, ours in names.items():
         assert table.loc[name, "mean"] == pytest.approx(quantities[ours]["mean"], rel=1e-6)
-        # By ranks there, by values here.
-        assert table.loc[name, "r_hat"] == pytest.approx(quantities[ours]["split_r_hat"], abs=0.05)
+        assert table.loc[name, "r_hat"] == pytest.approx(quantities[ours]["rank_r_hat"], rel=1e-6)
+        assert table.loc[name, "ess_bulk"] == pytest.approx(quantities[ours]["bulk_ess"], rel=1e-6)
+
+
+def test_every_quantity_agrees_by_ranks(model, posterior):
+    """Also those with ties and long tails."""
+    names = {"n_shared": "shared features", "n_activations": "activations", "beta": "ibp repulsion", "alpha": "ibp strength"}
+    quantities = {one["name"]: one for one in model.summary()["quantities"]}
+    r_hat, ess = az.rhat(posterior), az.ess(posterior)
+    for name, ours in names.items():
+        assert float(r_hat[name]) == pytest.approx(quantities[ours]["rank_r_hat"], rel=1e-6)
+        assert float(ess[name]) == pytest.approx(quantities[ours]["bulk_ess"], rel=1e-6)
+    for at, parameter in enumerate(posterior["posterior"]["parameter"].values):
+        assert float(r_hat["theta"][at]) == pytest.approx(quantities[f"theta: {parameter}"]["rank_r_hat"], rel=1e-6)
 
 
 def test_a_fit_without_kept_sweeps_says_so():

@@ -46,6 +46,19 @@ fn a_fit_leaves_how_far_it_is() {
 }
 
 #[test]
+fn a_page_that_is_not_wanted_any_more_goes() {
+    let bench = Bench::simulated();
+    bench.ok("fit sim/observations.npy --grid 12x10 --sweeps 20 --out run");
+    assert!(bench.path("run/report.html").is_file());
+    let said = bench.ok("report run --report none");
+    assert!(said.contains("report.html was of an earlier time and is removed"), "{said}");
+    assert!(!bench.path("run/report.html").exists());
+    assert!(!bench.ok("report run --report none").contains("removed"));
+    bench.ok("report run");
+    assert!(bench.path("run/report.html").is_file());
+}
+
+#[test]
 fn mistakes_are_named() {
     let bench = Bench::simulated();
     let fit = "fit sim/observations.npy --grid 12x10 --sweeps 30 --out run";

@@ -1,12 +1,20 @@
 //! A fitted model as Python sees it: arrays, tables, new rows.
 
 use crate::given::Given;
-use crate::running::pool;
+use crate::running::{on_own_threads, pool};
 use crate::words::{self, to_python};
 use issfa::data::Array;
+use issfa::data::observations::Watch;
+use issfa::error::bytes;
 use issfa::evaluate::hidden;
+use issfa::fit::Stop;
 use issfa::new_rows::transform::{CenterNew, NewConfounds, NewRowSettings};
+use issfa::run::folder::{CONFIG, PAGE};
+use issfa::run::held::Held;
+use issfa::run::settings::PageSize;
+use issfa::summary::Standing;
 use issfa::{Error, Fitted, Result};
+use issfa_report::{Page, PageOptions};
 use numpy::{IntoPyArray, PyArrayDyn, PyArrayMethods};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
@@ -48,7 +56,7 @@ impl How {
             other => return Err(to_python(Error::setting("center-new", other, "write train or own"))),
         };
         let confounds = if self.without_confounds { NewConfounds::Without } else { NewConfounds::OfRows };
-        Ok(NewRowSettings { center, confounds, drop_volumes: None, drop: self.drop, apart: self.apart, features: None })
+        Ok(NewRowSettings { center, confounds, drop: self.drop, apart: self.apart, ..NewRowSettings::default() })
     }
 }
 
@@ -70,6 +78,19 @@ impl PyFitted {
     ) -> PyResult<T> {
         let (pool, fitted) = (pool(n_threads)?, &self.0);
         py.detach(|| pool.install(|| work(fitted))).map_err(to_python)
+    }
+
+    /// The same for what takes long: a signal ends it as soon as it asks whether to stop.
+    fn work_stoppably<T: Send + 'static>(
+        &self,
+        py: Python,
+        n_threads: usize,
+        work: impl FnOnce(&Fitted, Watch) -> Result<T> + Send + 'static,
+    ) -> PyResult<T> {
+        let (fitted, stop) = (self.0.clone(), Stop::default());
+        let watch = stop.watch();
+        let (result, stopped_by) = on_own_threads(py, n_threads, &stop, move || work(&fitted, watch))?;
+        stopped_by.map_or_else(|| result.map_err(to_python), Err)
     }
 }
 
@@ -235,7 +256,9 @@ impl PyFitted {
     /// Weights, activation and denoised versions of new rows.
     fn transform<'py>(&self, py: Python<'py>, given: Given, how: How, n_threads: usize) -> PyResult<Bound<'py, PyAny>> {
         let (rows, how) = (given.rows(self.0.settings())?, how.settings()?);
-        let found = self.work(py, n_threads, |fitted| fitted.transform_with(&rows, &how))?;
+        let found = self.work_stoppably(py, n_threads, move |fitted, watch| {
+            fitted.transform_with(&rows, &NewRowSettings { watch: Some(watch), ..how })
+        })?;
         let arrays = [found.weights, found.activation, found.reconstruction].map(|array| to_numpy(py, array));
         let [weights, activation, reconstruction] = arrays;
         (weights?, activation?, reconstruction?).into_bound_py_any(py)
@@ -243,8 +266,35 @@ impl PyFitted {
 
     /// The share of the variance of hidden cells that is predicted.
     fn hidden_r2(&self, py: Python, given: Given, hide: f64, seed: u64, n_threads: usize) -> PyResult<f64> {
-        let (rows, how) = (given.rows(self.0.settings())?, NewRowSettings::default());
-        self.work(py, n_threads, |fitted| hidden::r2(fitted, &rows, &how, (hide, seed)))
+        let rows = given.rows(self.0.settings())?;
+        self.work_stoppably(py, n_threads, move |fitted, watch| {
+            let how = NewRowSettings { watch: Some(watch), ..NewRowSettings::default() };
+            hidden::r2(fitted, &rows, &how, (hide, seed))
+        })
+    }
+
+    /// Writes the page, under a name, to a file, or into the run folder; returns where, and what it holds.
+    fn report(&self, py: Python, path: Option<PathBuf>, name: Option<String>) -> PyResult<(PathBuf, Vec<String>)> {
+        self.work(py, 0, |fitted| {
+            let own = fitted.folder().map(|folder| folder.join(PAGE));
+            let Some(path) = path.or(own) else {
+                return Err(Error::setting("path", "None", "the fit has no folder; say where the page shall be"));
+            };
+            // Whoever writes to a run folder holds it.
+            let _held = path.parent().filter(|folder| folder.join(CONFIG).is_file()).map(Held::of_run).transpose()?;
+            let mut options = PageOptions::of(fitted, &words::text);
+            options.size = if options.size == PageSize::None { PageSize::Auto } else { options.size };
+            options.name = name.unwrap_or(options.name);
+            let page = Page::of(fitted, Standing::Results, &options)?;
+            page.write(&path)?;
+            let size = format!(
+                "page: {}, {} ({})",
+                path.display(),
+                bytes(page.html.len() as u64),
+                page.holds("report=\"full\"")
+            );
+            Ok((path, std::iter::once(size).chain(page.warnings).map(|note| words::text(&note)).collect()))
+        })
     }
 
     /// Kept draws: chain and sweep of each, features (draws x K x grid), which are there (draws x K), probed cells

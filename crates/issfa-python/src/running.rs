@@ -114,6 +114,39 @@ pub fn pool(n_threads: usize) -> PyResult<rayon::ThreadPool> {
     built.map_err(|error| to_python(Error::setting("threads", n_threads, error.to_string())))
 }
 
+/// Works on threads of its own, and waits in slices, after which signals are looked for; the first asks for a stop and is
+/// returned beside what came of the work.
+pub fn on_own_threads<T: Send + 'static>(
+    py: Python,
+    n_threads: usize,
+    stop: &Stop,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<(T, Option<PyErr>)> {
+    let pool = pool(n_threads)?;
+    let (done, mut end) = channel();
+    let worker = std::thread::Builder::new().name("issfa".into()).spawn(move || {
+        let result = pool.install(work);
+        // Whoever waits hears of the end by this, or by its end of the channel being gone.
+        done.send(()).unwrap_or_default();
+        result
+    });
+    let worker = worker.map_err(|error| to_python(Error::setting("threads", n_threads, error.to_string())))?;
+    let mut stopped_by = None;
+    loop {
+        let channel = &mut end;
+        let is_over = py.detach(move || channel.recv_timeout(SLICE)) != Err(RecvTimeoutError::Timeout);
+        if stopped_by.is_none() {
+            stopped_by = py.check_signals().err();
+            stopped_by.iter().for_each(|_| stop.stop());
+        }
+        if is_over {
+            break;
+        }
+    }
+    let result = py.detach(|| worker.join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    Ok((result, stopped_by))
+}
+
 /// Runs a fit on threads of its own and waits for it.
 fn run_and_wait(
     py: Python,

@@ -8,9 +8,18 @@ function wantsLog(low, high) {
   return low > 0 && high / low > 30;
 }
 
+// Steps of what can only be whole: there is no rank, row or number of features between two.
+const WHOLE = Array.from({ length: 30 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
+const isWhole = (values) => values.every((value) => value === null || Number.isInteger(value));
+
 // A tick with as many digits as tell it from its neighbours.
 function tickLabel(tick, step, log) {
-  if (tick === 0 || log || !step) return figure(tick);
+  if (log) {
+    // The ends of a scale are ticks too, round or not.
+    const first = tick / 10 ** Math.floor(Math.log10(tick) + 1e-9);
+    return Math.abs(first - Math.round(first)) < 1e-6 ? figure(tick) : "";
+  }
+  if (tick === 0 || !step) return figure(tick);
   const power = Math.floor(Math.log10(step) + 1e-9);
   // Steps of 2.5 have a digit more.
   const more = Math.abs(Math.round(step / 10 ** power) - step / 10 ** power) > 1e-6 ? 2 : 1;
@@ -19,22 +28,23 @@ function tickLabel(tick, step, log) {
 
 // Lines over one x: series are {name, values, colour, dash, fill, scale, points}; marks are {at, label}.
 function lineChart(host, { x, series, marks = [], height = 150, log = false, range = null, xLabel = "", xName = xLabel || "x", yLabel = "", second = false, logX = false, label }) {
+  const clean = (values) => Array.from(values, (value) => (isFinite(value) ? value : null));
+  const data = [Array.from(x), ...series.map((one) => clean(one.values))];
+  const steps = (values, log) => (!log && isWhole(values) ? { incrs: WHOLE } : {});
   const axis = { stroke: inkOf("--quiet"), grid: { stroke: inkOf("--line"), width: 1 }, ticks: { stroke: inkOf("--line"), width: 1 }, font: "11px system-ui, sans-serif" };
   const options = {
     width: Math.max(200, host.clientWidth || 600), height,
     legend: { show: series.length > 1, live: true },
     cursor: { points: { size: 5 } },
     scales: { x: { time: false, distr: logX ? 3 : 1 }, y: { distr: log ? 3 : 1, ...(range ? { range } : {}) }, ...(second ? { second: { range: [0, 1] } } : {}) },
-    axes: [{ ...axis, label: xLabel || undefined, labelSize: 16, size: xLabel ? 30 : 26, labelFont: axis.font, space: 60 },
-      { ...axis, size: 68, label: yLabel || undefined, labelSize: 14, labelFont: axis.font, values: (_, ticks, axis, space, step) => ticks.map((tick) => (tick === null ? "" : tickLabel(tick, step, log))) }],
+    axes: [{ ...axis, label: xLabel || undefined, labelSize: 16, size: xLabel ? 30 : 26, labelFont: axis.font, space: 60, ...steps(data[0], logX) },
+      { ...axis, size: 68, space: height < 160 ? 18 : 30, ...steps(data.slice(1).flat(), log), label: yLabel || undefined, labelSize: 14, labelFont: axis.font, values: (_, ticks, axis, space, step) => ticks.map((tick) => (tick === null ? "" : tickLabel(tick, step, log))) }],
     series: [{ label: xName }, ...series.map((one, at) => ({
       label: one.name, stroke: one.colour || (at ? PALETTE[at % PALETTE.length] : inkOf("--accent")), width: one.width ?? 1.25, dash: one.dash, fill: one.fill, scale: one.scale || "y",
       points: { show: one.points ?? false, size: 4 }, value: (_, value) => figure(value), spanGaps: false,
     }))],
     hooks: { draw: [(plot) => drawMarks(plot, marks)] },
   };
-  const clean = (values) => Array.from(values, (value) => (isFinite(value) ? value : null));
-  const data = [Array.from(x), ...series.map((one) => clean(one.values))];
   const plot = new uPlot(options, data, host);
   host.setAttribute("role", "img");
   host.setAttribute("aria-label", label || series.map((one) => one.name).join(", "));
@@ -99,9 +109,10 @@ function barChart({ counts, labels, low, high, width = 320, height = 120, colour
     ctx.fillText(figure(low), left, bottom + 13);
     ctx.textAlign = "right";
     ctx.fillText(figure(high), width - 6, bottom + 13);
-    if (low < 0 && high > 0) {
+    const zero = (-low / (high - low)) * (width - left - 6);
+    if (zero > 50 && zero < width - left - 50) {
       ctx.textAlign = "center";
-      ctx.fillText("0", left + (-low / (high - low)) * (width - left - 6), bottom + 13);
+      ctx.fillText("0", left + zero, bottom + 13);
     }
   }
   ctx.fillStyle = colour;

@@ -37,7 +37,10 @@ function showFeatures() {
   const search = el("input", { type: "search", id: "search", inputmode: "numeric", size: 8, placeholder: "id", value: chosen.search, oninput: () => { chosen.search = search.value; showGallery(); },
     onkeydown: (event) => { if (event.key === "Enter") { const first = listed()[0]; if (first) choose(first.id, true); } } });
   const about = standing.of === "state" ? `What the chain stands at in sweep ${standing.sweep}, still in burn-in: not a result.` : "Posterior means. Choose one to see all of it; ← and → (or j and k) step, / searches.";
-  fill(section, heading("Features", about),
+  const { every, grid, own_grid } = page.data;
+  const coarse = every > 1 ? ` So that the page stays small, maps have ${grid.join("×")} sites of ${own_grid.join("×")}: each shows the largest value of ${every} along each axis.` : "";
+  const grey = page.data.mask && !page.data.affine && page.data.grid.length > 1 ? " Grey: no data." : "";
+  fill(section, heading("Features", about + grey + coarse),
     el("div", { class: "controls" }, labelled("sort by", sort), labelled("find", search), el("span", { id: "listed", role: "status" })),
     el("div", { id: "gallery", class: "gallery", role: "listbox", "aria-label": "features" }), el("div", { id: "feature", tabindex: -1 }), el("details", { id: "table" }, el("summary", {}, "All features as a table")));
   byId("table").addEventListener("toggle", showTable, { once: true });

@@ -1,6 +1,6 @@
 // A page over a run that goes on: rows of the trace and news come as events, features when there is a new checkpoint.
 
-const live = { tables: new Map(), version: 0, shown: 0, isBusy: false, drawn: 0, state: null };
+const live = { tables: new Map(), version: 0, shown: 0, isBusy: false, drawn: 0, state: null, wait: 700 };
 
 function beginLive(name) {
   page.data = null;
@@ -31,7 +31,8 @@ function showStatus(status) {
     finished: () => `Finished: ${status.planned} sweeps`,
     stopped: () => `Stopped at ${chain}sweep ${status.sweep} of ${status.planned}, resume with ${status.resume}` + (of_known(status.checkpoint) && status.checkpoint < status.sweep ? ` (goes on from sweep ${status.checkpoint}, with the same numbers)` : ""),
   };
-  say(texts[status.state](), status.state);
+  const damage = (status.damage ?? []).map((line) => ` Damaged: ${line}.`).join("");
+  say(texts[status.state]() + damage, status.state);
   const isOther = live.state !== status.state;
   live.state = status.state;
   if (isOther && page.data) showHeadline();
@@ -73,9 +74,11 @@ async function fetchData() {
       live.shown = found.version;
       showAll(true);
       showLiveTraces();
-    } else if (!page.data) say(found.problem, "waiting");
+      live.wait = 700;
+    } else if (!page.data) fill(byId("headline"), el("p", { class: "doubt" }, found.problem));
   } catch { /* The events say so if nobody answers. */ }
   live.isBusy = false;
-  // A run that is just being written may not be readable yet.
-  if (live.shown < live.version) setTimeout(fetchData, 700);
+  // A run that is just being written may not be readable yet; one that is damaged never will be.
+  if (live.shown < live.version) setTimeout(fetchData, live.wait);
+  live.wait = Math.min(20000, 1.5 * live.wait);
 }

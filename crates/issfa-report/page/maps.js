@@ -64,13 +64,18 @@ function viewOf(grid) {
   return { down, across: down + 1, turnDown: isTurned(down), turnAcross: isTurned(down + 1) };
 }
 
+// Where a site lies along an axis: in its own numbers where they are known, else counted from 0.
+function placeAt(axis, index) {
+  const [one, n] = [page.data.axes?.[axis], page.data.grid[axis]];
+  // Of sites that are shown as one, the first.
+  if (!one || one.first === null) return index * page.data.every;
+  return n > 1 ? one.first + (index * (one.last - one.first)) / (n - 1) : one.first;
+}
+
 // What a coordinate of an axis is called.
 function placeName(axis, index) {
   const one = page.data.axes?.[axis];
-  if (!one) return String(index);
-  if (one.first === null) return `${one.name} ${index}`;
-  const n = page.data.grid[axis];
-  return `${one.name} ${figure(n > 1 ? one.first + (index * (one.last - one.first)) / (n - 1) : one.first, 4)}`;
+  return one ? `${one.name} ${figure(placeAt(axis, index), 4)}` : String(index);
 }
 
 // Draws the picture at some place of the leading axes into a canvas, a pixel a site.
@@ -100,6 +105,8 @@ function drawCurve(canvas, values, sds, [width, height] = [Math.min(560, Math.ma
   const small = width < 200;
   canvas.width = width * ratio;
   canvas.height = height * ratio;
+  // A pixel a pixel: letters that are stretched are blurred.
+  if (!small) canvas.style.width = `${width}px`;
   const ctx = canvas.getContext("2d");
   ctx.scale(ratio, ratio);
   ctx.fillStyle = inkOf("--paper");
@@ -149,8 +156,8 @@ function drawCurve(canvas, values, sds, [width, height] = [Math.min(560, Math.ma
 
 // How a kind of map of a feature is shown.
 function lookOf(values, kind) {
-  if (kind === "exceedance") return { limit: 1, largest: 1, oneSided: true };
   const shown = look(values);
+  if (kind === "exceedance") return { ...shown, limit: 1, largest: 1, oneSided: true };
   if (kind === "sd") shown.oneSided = true;
   return shown;
 }

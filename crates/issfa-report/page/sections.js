@@ -7,9 +7,9 @@ function heading(text, about) {
 const sitesWord = () => (page.data.affine ? "mm" : "sites");
 
 function showHeader() {
-  const { name, overview, grid } = page.data;
+  const { name, overview, own_grid } = page.data;
   fill(byId("title"), name);
-  fill(byId("subtitle"), `${overview.n_rows} rows × ${overview.n_sites} sites (${grid.join("×")}), ${overview.structure}; `,
+  fill(byId("subtitle"), `${overview.n_rows} rows × ${overview.n_sites} sites (${own_grid.join("×")}), ${overview.structure}; `,
     `${overview.chains} chain${overview.chains > 1 ? "s" : ""}, sweep ${overview.sweeps_done} of ${overview.sweeps_planned}; issfa ${overview.version}`);
 }
 
@@ -121,7 +121,7 @@ function showNoise() {
   const levels = noise.run_levels.length > 1 ? el("details", {}, el("summary", {}, "Level of each run"), el("p", {}, noise.run_levels.map((level, at) => `${page.data.runs[at]?.name ?? at + 1}: ${figure(level)}`).join("; "))) : null;
   fill(section, heading("Noise", `Measured before sampling: ${noise.words}. Level ${figure(noise.level)} in the data's units.`),
     noise.doubts.map((doubt) => el("p", { class: "doubt" }, doubt)),
-    el("div", { class: "pair" }, el("figure", {}, canvas, grid.length > 1 ? colourBar(shown) : null, el("figcaption", {}, "standard deviation by site" + (grid.length > 2 ? ", a slice" : "") + (page.data.mask ? "; grey: not part of the data" : ""))),
+    el("div", { class: "pair" }, el("figure", {}, canvas, grid.length > 1 ? colourBar(shown) : null, el("figcaption", {}, "standard deviation by site" + (grid.length > 2 ? ", a slice" : ""))),
       el("figure", { class: "grow" }, box, el("figcaption", {}, "power of noise and of rows by mode, smooth to rough, in units of the site scales; white noise is at 1"))), levels);
   showSpectrum(box, noise);
 }
@@ -170,7 +170,7 @@ function showRows() {
     const [observed, explained] = [one.observed, one.explained].map((name) => onGrid(decoded(name, one.scale, SIGNED)));
     if (grid.length === 1) {
       const box = el("div", { class: "plot" });
-      later.push(() => lineChart(box, { x: observed.map((_, at) => at), series: [{ name: "observed, centred", values: observed, points: observed.length < 80 }, { name: "persistent features", values: explained }], height: 170, label: `${rowName(one.row)}: observed, and what the features make of it` }));
+      later.push(() => lineChart(box, { x: Array.from(observed, (_, at) => placeAt(0, at)), xLabel: page.data.axes?.[0]?.name ?? "site", series: [{ name: "observed, centred", values: observed, points: observed.length < 80 }, { name: "persistent features", values: explained }], height: 170, label: `${rowName(one.row)}: observed, and what the features make of it` }));
       return el("div", { class: "row" }, el("h3", {}, rowName(one.row)), box);
     }
     const shown = look(observed);
@@ -217,8 +217,8 @@ function showSettings() {
   const costs = el("details", {}, el("summary", {}, `Costs: ${figure(overview.seconds_per_sweep)} s a sweep`),
     el("table", {}, el("tbody", {}, parts.map(([name, share]) => el("tr", {}, el("th", { scope: "row" }, name.replaceAll("_", " ")), el("td", {}, percent(share)), el("td", {}, overview.acceptance[name] === undefined || overview.acceptance[name] === null ? "" : `accepted ${figure(overview.acceptance[name])}`))))));
   const quantities = el("details", {}, el("summary", {}, "Posterior of the parameters"),
-    el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["", "mean", "5%", "median", "95%", "ESS", "R-hat"].map((text) => el("th", { scope: "col" }, text)))),
-      el("tbody", {}, overview.quantities.map((one) => el("tr", {}, el("th", { scope: "row" }, one.name), [one.mean, ...one.quantiles, one.effective_sample_size, one.split_r_hat].map((value) => el("td", {}, figure(value, 4)))))))));
+    el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["", "mean", "5%", "median", "95%", "ESS", "R-hat", "bulk ESS", "R-hat by ranks"].map((text) => el("th", { scope: "col" }, text)))),
+      el("tbody", {}, overview.quantities.map((one) => el("tr", {}, el("th", { scope: "row" }, one.name), [one.mean, ...one.quantiles, one.effective_sample_size, one.split_r_hat, one.bulk_ess, one.rank_r_hat].map((value) => el("td", {}, figure(value, 4)))))))));
   const box = el("div", { class: "plot" });
   const spectrum = eigenvalues ? el("details", {}, el("summary", {}, "Eigenvalues of the data"), box) : null;
   spectrum?.addEventListener("toggle", () => {

@@ -2,7 +2,7 @@
 
 use crate::features::{self, Maps};
 use crate::methods;
-use crate::space::{Anatomy, Layout};
+use crate::space::{Anatomy, Layout, coarser_axes};
 use crate::{PageOptions, maps};
 use issfa::run::folder::CONFIG;
 use issfa::run::settings::PageSize;
@@ -20,11 +20,13 @@ pub struct Contents {
     pub blobs: Vec<(String, Vec<u8>)>,
     /// Whether features have one map each.
     pub is_light: bool,
+    /// How many sites along each axis are shown as one.
+    pub every: usize,
     /// What the user should know.
     pub warnings: Vec<String>,
 }
 
-/// A page is made light rather than larger than this.
+/// A page is made light rather than larger than this; the maps of a light one are made coarser.
 const LARGE: usize = 40_000_000;
 /// The most sweeps that a trace shows of each chain; of longer ones every so many.
 const MOST_SWEEPS: usize = 4000;
@@ -36,15 +38,17 @@ const ROWS_SEEN: usize = 4;
 impl Contents {
     /// Of a fit.
     pub fn of(fitted: &Fitted, standing: Standing, options: &PageOptions) -> Result<Contents> {
-        let layout = Layout::of(fitted);
-        let n_inside = layout.columns.iter().flatten().count();
-        let maps = Maps::of(fitted);
+        let (own, maps) = (Layout::of(fitted), Maps::of(fitted));
         let is_light = match options.size {
             PageSize::Light => true,
             PageSize::Full | PageSize::None => false,
-            PageSize::Auto => maps.n_bytes(n_inside, false) > LARGE,
+            PageSize::Auto => maps.n_bytes(own.n_inside(), false) > LARGE,
         };
-        let mut contents = Contents { data: Value::Null, blobs: Vec::new(), is_light, warnings: Vec::new() };
+        // Bytes are written as four letters for three.
+        let every = if is_light { own.coarsening(maps.n_features(), LARGE / 4 * 3) } else { 1 };
+        let axes = options.axes.as_ref().map(|axes| coarser_axes(axes, &own.grid, every));
+        let (own_grid, layout) = (own.grid.clone(), if every > 1 { own.coarser(every) } else { own });
+        let mut contents = Contents { data: Value::Null, blobs: Vec::new(), is_light, every, warnings: Vec::new() };
         let (mut overview, grid) = (fitted.summary(), layout.grid.clone());
         overview.verdict.iter_mut().for_each(|line| *line = (options.words)(line));
         let anatomy = contents.anatomy(fitted, &layout, options.background.as_deref());
@@ -58,7 +62,9 @@ impl Contents {
             "burn_in": fitted.burn_in(),
             "overview": overview,
             "grid": grid,
-            "axes": options.axes,
+            "own_grid": own_grid,
+            "every": every,
+            "axes": axes,
             "affine": layout.affine,
             "mask": mask,
             "anatomy": anatomy,

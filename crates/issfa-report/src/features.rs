@@ -33,6 +33,11 @@ impl<'a> Maps<'a> {
         Maps { means: &features.means, sds: &features.sds, exceedance: &features.exceedance, z, n_rows }
     }
 
+    /// How many features there are.
+    pub fn n_features(&self) -> usize {
+        self.means.len()
+    }
+
     /// About what they take on a page.
     pub fn n_bytes(&self, n_sites: usize, is_light: bool) -> usize {
         let n_maps = if is_light { 1 } else { 3 + usize::from(self.z.is_some()) };

@@ -60,16 +60,27 @@ pub struct Page {
     pub html: String,
     /// Whether features have one map each.
     pub is_light: bool,
+    /// How many sites along each axis are shown as one: more than 1 where a light page would be too large.
+    pub every: usize,
     /// What the user should know.
     pub warnings: Vec<String>,
 }
 
 impl Page {
+    /// What it holds, in words; `full` is how the user asks for a full one.
+    pub fn holds(&self, full: &str) -> String {
+        match (self.is_light, self.every) {
+            (false, _) => "all maps".into(),
+            (true, 1) => format!("one map a feature; {full} has all"),
+            (true, n) => format!("one map a feature, {n} sites along each axis as one; {full} has all"),
+        }
+    }
+
     /// Of a fit whose features are these.
     pub fn of(fitted: &Fitted, standing: Standing, options: &PageOptions) -> Result<Page> {
         let contents = Contents::of(fitted, standing, options)?;
-        let (is_light, warnings) = (contents.is_light, contents.warnings);
-        Ok(Page { html: assemble(&options.name, &contents.data, &contents.blobs), is_light, warnings })
+        let (is_light, every, warnings) = (contents.is_light, contents.every, contents.warnings);
+        Ok(Page { html: assemble(&options.name, &contents.data, &contents.blobs), is_light, every, warnings })
     }
 
     /// Writes it, whole or not at all.

@@ -33,7 +33,7 @@ fn data(fitted: &Fitted) -> String {
     let prepared = if preparation.is_empty() { String::new() } else { format!(" (preparation: {preparation})") };
     format!(
         "{} observations on {} sites ({}){prepared} were analysed by infinite structured sparse factor analysis (Pearce and \
-         White) with issfa {}.",
+         White 2017) with issfa {}.",
         record.n_rows,
         record.n_sites,
         show_grid(fitted.structure().grid()),
@@ -113,7 +113,7 @@ pub fn references(fitted: &Fitted) -> Vec<&'static str> {
          Machine Learning Research 12, 1185-1224.",
         "Knowles, D. and Ghahramani, Z. (2011). Nonparametric Bayesian sparse factor models with application to gene \
          expression modeling. Annals of Applied Statistics 5, 1534-1552.",
-        "Pearce and White. Infinite structured sparse factor analysis.",
+        "Pearce, M. C. and White, S. R. (2017). Infinite structured sparse factor analysis. arXiv:1704.04031.",
     ];
     if fitted.evidence().is_some() {
         list.insert(

@@ -1,20 +1,22 @@
 //! Where the sites of a fit lie on the page: volumes are turned so that axes run right, anterior and superior.
 
 use crate::maps;
+use issfa::data::axes::AxisPlaces;
 use issfa::data::nifti::Header;
 use issfa::lab::figures::resample::{Placed, Volume};
 use issfa::{Error, Fitted, Result};
 use serde::Serialize;
 use std::path::Path;
 
-/// The grid of the page, and which column of the mask each of its sites inside has.
+/// The grid of the page, and which columns of the mask each of its sites stands for.
 pub struct Layout {
     /// Sites along each axis as the page has them.
     pub grid: Vec<usize>,
-    /// For each site of the page, in its order, the column of the mask, if it takes part.
-    pub columns: Vec<Option<usize>>,
     /// For images: voxels to millimetres, of the turned volume.
     pub affine: Option<[[f64; 4]; 3]>,
+    /// For each site of the page, in its order, where its columns begin in the list of all; and the end of the list.
+    starts: Vec<usize>,
+    columns: Vec<usize>,
 }
 
 /// An image under the features, on a finer grid over the same box.
@@ -38,20 +40,88 @@ impl Layout {
         mask.sites().into_iter().enumerate().for_each(|(column, site)| column_of[site] = Some(column));
         match fitted.space() {
             Some(space) => turned(space, &column_of),
-            None => Layout { grid, columns: column_of, affine: None },
+            None => Layout::new(grid, None, column_of.into_iter().map(Vec::from_iter)),
         }
     }
 
-    /// Values by column of the mask in the order of the page.
+    fn new(grid: Vec<usize>, affine: Option<[[f64; 4]; 3]>, sites: impl Iterator<Item = Vec<usize>>) -> Layout {
+        let (mut starts, mut columns) = (vec![0], Vec::new());
+        for site in sites {
+            columns.extend(site);
+            starts.push(columns.len());
+        }
+        Layout { grid, affine, starts, columns }
+    }
+
+    /// The same with so many sites along each axis in the place of one.
+    pub fn coarser(&self, times: usize) -> Layout {
+        let grid: Vec<usize> = self.grid.iter().map(|n| n.div_ceil(times)).collect();
+        let mut sites = vec![Vec::new(); grid.iter().product()];
+        for (at, columns) in self.sites().enumerate() {
+            let (mut rest, mut place, mut n_inner) = (at, 0, 1);
+            for (own, coarse) in self.grid.iter().zip(&grid).rev() {
+                place += rest % own / times * n_inner;
+                (rest, n_inner) = (rest / own, n_inner * coarse);
+            }
+            sites[place].extend_from_slice(columns);
+        }
+        // The middle of a block lies between its first and its last voxel.
+        let line = |line: [f64; 4]| {
+            let middle = |axis: usize| if self.grid[axis] > 1 { (times as f64 - 1.0) / 2.0 } else { 0.0 };
+            let by = |axis: usize| if self.grid[axis] > 1 { times as f64 } else { 1.0 };
+            let shift: f64 = (0..3).map(|axis| line[axis] * middle(axis)).sum();
+            [line[0] * by(0), line[1] * by(1), line[2] * by(2), line[3] + shift]
+        };
+        Layout::new(grid, self.affine.map(|affine| affine.map(line)), sites.into_iter())
+    }
+
+    /// How many times coarser it has to be for as many bytes as this to be no more than those, at one a site inside.
+    pub fn coarsening(&self, n_maps: usize, most: usize) -> usize {
+        let size = |times: &usize| n_maps * if *times == 1 { self.n_inside() } else { self.coarser(*times).n_inside() };
+        let longest = self.grid.iter().copied().max().unwrap_or(1);
+        (1..=longest).find(|times| size(times) <= most).unwrap_or(longest)
+    }
+
+    /// The columns of each site.
+    fn sites(&self) -> impl Iterator<Item = &[usize]> + Clone {
+        self.starts.windows(2).map(|ends| &self.columns[ends[0]..ends[1]])
+    }
+
+    /// Sites that take part.
+    pub fn n_inside(&self) -> usize {
+        self.sites().filter(|columns| !columns.is_empty()).count()
+    }
+
+    /// Values by column of the mask in the order of the page: of several at a site the largest in size.
     pub fn inside<'a>(&'a self, values: &'a [f32]) -> impl Iterator<Item = f32> + Clone + 'a {
-        self.columns.iter().flatten().map(|&column| values[column])
+        let larger = |one: f32, other: f32| if other.abs() > one.abs() || one.is_nan() { other } else { one };
+        let of = move |columns: &[usize]| columns.iter().map(|&column| values[column]).fold(f32::NAN, larger);
+        self.sites().filter(|columns| !columns.is_empty()).map(of)
+    }
+
+    /// Means over the columns of each site, 0 where there are none.
+    fn means(&self, values: &[f32]) -> Vec<f32> {
+        let sum = |columns: &[usize]| columns.iter().map(|&column| values[column]).sum::<f32>();
+        self.sites().map(|columns| sum(columns) / columns.len().max(1) as f32).collect()
     }
 
     /// Which sites take part, a bit each; nothing where all do.
     pub fn mask(&self) -> Option<Vec<u8>> {
-        let inside: Vec<bool> = self.columns.iter().map(Option::is_some).collect();
+        let inside: Vec<bool> = self.sites().map(|columns| !columns.is_empty()).collect();
         inside.contains(&false).then(|| maps::bits(&inside))
     }
+}
+
+/// Where the axes lie when sites are taken together by so many.
+pub fn coarser_axes(axes: &[AxisPlaces], own: &[usize], times: usize) -> Vec<AxisPlaces> {
+    let one = |(axis, &n): (&AxisPlaces, &usize)| {
+        let Some((first, last)) = axis.first.zip(axis.last).filter(|_| n > 1) else { return axis.clone() };
+        let step = (last - first) / (n as f64 - 1.0);
+        let start = first + step * (times as f64 - 1.0) / 2.0;
+        let end = start + step * (times * (n.div_ceil(times) - 1)) as f64;
+        AxisPlaces { first: Some(start), last: Some(end), ..axis.clone() }
+    };
+    axes.iter().zip(own).map(one).collect()
 }
 
 /// For each axis of the page (right, anterior, superior) the voxel axis, and whether it runs the other way.
@@ -84,7 +154,8 @@ fn turned(space: &Header, column_of: &[Option<usize>]) -> Layout {
         }
         line
     };
-    Layout { grid: grid.to_vec(), columns, affine: Some([line(0), line(1), line(2)]) }
+    let affine = Some([line(0), line(1), line(2)]);
+    Layout::new(grid.to_vec(), affine, columns.into_iter().map(Vec::from_iter))
 }
 
 impl Anatomy {
@@ -97,8 +168,7 @@ impl Anatomy {
             if means.is_empty() || means.iter().all(|&x| x == means[0]) {
                 return Ok(None);
             }
-            let values: Vec<f32> = layout.columns.iter().map(|place| place.map_or(0.0, |at| means[at])).collect();
-            return Ok(Some(Anatomy::new(grid, &values, "the mean of the data".into())));
+            return Ok(Some(Anatomy::new(grid, &layout.means(&means), "the mean of the data".into())));
         };
         let source = issfa::data::read::open(path)?;
         let Some(header) = source.space().cloned() else {
@@ -144,4 +214,38 @@ fn resampled(placed: &Placed, fine: [usize; 3], finer: usize, affine: [[f64; 4];
         if value.is_finite() { value as f32 } else { 0.0 }
     };
     (0..fine.iter().product()).map(value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use issfa::data::axes::parse_axes;
+
+    #[test]
+    fn coarser_sites_hold_the_loudest_of_theirs() {
+        // A grid of 3 x 5 whose first site is outside.
+        let sites = (0..15).map(|site| if site == 0 { vec![] } else { vec![site - 1] });
+        let affine = [[2.0, 0.0, 0.0, 10.0], [0.0, 3.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]];
+        let own = Layout::new(vec![3, 5, 1], Some(affine), sites);
+        let values: Vec<f32> = (1..15).map(|site| if site == 7 { -90.0 } else { site as f32 }).collect();
+        assert_eq!((own.n_inside(), own.mask().is_some()), (14, true));
+        assert_eq!(own.inside(&values).nth(6), Some(-90.0));
+        let coarse = own.coarser(2);
+        assert_eq!((coarse.grid.clone(), coarse.n_inside(), coarse.mask()), (vec![2, 3, 1], 6, None));
+        assert_eq!(coarse.inside(&values).collect::<Vec<_>>(), [6.0, -90.0, 9.0, 11.0, 13.0, 14.0]);
+        assert_eq!(coarse.affine.unwrap()[0], [4.0, 0.0, 0.0, 11.0]);
+        assert_eq!(coarse.affine.unwrap()[2], [0.0, 0.0, 1.0, 0.0]);
+        assert_eq!(own.coarsening(10, 140), 1);
+        assert_eq!(own.coarsening(10, 139), 2);
+        let axes = coarser_axes(&parse_axes("latitude=10:14,longitude=0:8,hour", 3).unwrap(), &[3, 5, 1], 2);
+        assert_eq!((axes[0].first, axes[0].last, axes[1].last), (Some(11.0), Some(15.0), Some(9.0)));
+    }
+
+    #[test]
+    fn a_brain_of_many_features_fits_into_a_light_page() {
+        let own = Layout::new(vec![61, 73, 61], None, (0..61 * 73 * 61).map(|site| vec![site]));
+        let times = own.coarsening(400, 30_000_000);
+        assert_eq!(times, 2);
+        assert!(400 * own.coarser(times).n_inside() < 15_000_000);
+    }
 }

@@ -9,7 +9,9 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -82,6 +84,12 @@ class Folder:
         boxes[:, 3, 1:4, 2:5] += np.random.default_rng(6).normal(0, 5, (60, 1, 1))
         np.save(folder / "box.npy", boxes)
         issfa(folder, "fit", "box.npy", "--axes", "hour=0:4,latitude=10:15,longitude=0:6", "--sweeps", 40, "--out", "box")
+        # A sea whose south-west is land.
+        sea = np.random.default_rng(8).normal(0, 0.2, (60, 8, 9))
+        sea[:, 5:7, 3:6] += np.random.default_rng(9).normal(0, 5, (60, 1, 1))
+        sea[:, :3, :4] = np.nan
+        np.save(folder / "sea.npy", sea)
+        issfa(folder, "fit", "sea.npy", "--axes", "latitude=10:17,longitude=0:8", "--sweeps", 40, "--out", "sea")
 
 
 class Pages(unittest.TestCase):
@@ -129,7 +137,7 @@ class Pages(unittest.TestCase):
 
 class FromDisk(Pages):
     def test_one_request_and_no_problem_with_the_network_off(self):
-        for run in ("flat", "volumes", "line", "box"):
+        for run in ("flat", "volumes", "line", "box", "sea"):
             for width in (1180, 400):
                 with self.subTest(run=run, width=width):
                     page = self.open(Folder.path / run, width=width)
@@ -221,6 +229,22 @@ class FromDisk(Pages):
         self.assertGreater(np.abs(away.astype(int) - drawn).max(), 100)
         page.locator('canvas.map[data-kind="mean"]').hover(position={"x": 3, "y": 3})
         self.assertIn("latitude 15, longitude 0", page.locator("#feature figcaption").first.inner_text())
+
+    def test_where_there_are_no_data_it_is_grey_and_said(self):
+        for scheme in ("light", "dark"):
+            page = self.open(Folder.path / "sea", color_scheme=scheme)
+            for kind in ("mean", "sd", "exceedance", "z"):
+                drawn = self.pixels(page, f'canvas.map[data-kind="{kind}"]').astype(int)
+                # Land is in the first rows of the array, which are the south: below.
+                land = np.zeros((8, 9), bool)
+                land[5:, :4] = True
+                self.assertTrue((drawn[land] == 150).all(), kind)
+                self.assertGreater(np.abs(drawn[~land] - 150).sum(1).min(), 60, kind)
+            rows, columns = np.nonzero(self.pixels(page, 'canvas.map[data-kind="exceedance"]')[:, :, 0] > 200)
+            self.assertEqual((rows.min(), rows.max(), columns.min(), columns.max()), (1, 2, 3, 5))
+            self.assertEqual(page.locator("#feature .bar", has_text="no data").count(), 4)
+            self.assertIn("Grey: no data", page.locator("#features .about").first.inner_text())
+        self.assertEqual(self.open(Folder.path / "flat").locator(".bar", has_text="no data").count(), 0)
 
     def coloured(self, page, plane="axial"):
         drawn = self.pixels(page, f'canvas[data-plane="{plane}"]').astype(int)
@@ -326,6 +350,20 @@ class Alive(Pages):
         self.assertTrue(address)
         return process, address.group(1)
 
+    def test_damaged_lines_are_left_out_and_said(self):
+        shutil.copytree(Folder.path / "flat", Folder.path / "hurt")
+        lines = (Folder.path / "hurt/trace.csv").read_bytes().split(b"\n")
+        lines[7] = b"1,7,\xff\xfe"
+        (Folder.path / "hurt/trace.csv").write_bytes(b"\n".join(lines) + b"1,8")
+        watch, address = self.watch("hurt")
+        page = self.open(address, offline=False)
+        self.until(page, "document.getElementById('status').textContent.includes('line 8 cannot be read')")
+        # What cannot be shown is said; and the watch goes on.
+        self.until(page, "document.getElementById('headline').textContent.includes('trace.csv')")
+        said = page.evaluate(f"fetch('{address}events').then((answer) => answer.body.getReader()).then(async (reader) => {{ let text = ''; const end = Date.now() + 2500; while (Date.now() < end) {{ const part = await Promise.race([reader.read(), new Promise((done) => setTimeout(done, 300))]); if (part?.value) text += new TextDecoder().decode(part.value); }} return text; }})")
+        self.assertEqual((said.count("event: reset"), said.count("event: trace")), (1, 1), "it is not read anew again and again")
+        self.assertIsNone(watch.poll())
+
     def fit(self, run, *more):
         # As slow as a fit that one would watch.
         rows = np.random.default_rng(7).normal(0, 1, (300, 40, 40)).astype(np.float32)
@@ -410,6 +448,16 @@ class Alive(Pages):
                 self.assertNotIn(b"overview", body)
         self.assertEqual(self.ask(port, "localhost", "POST")[0], 405)
         self.assertEqual(self.ask(port, "localhost", path="/../config.toml")[0], 404)
+
+    def test_the_machine_is_known_by_its_names_where_others_may_ask(self):
+        watch = self.start("watch", "flat", "--listen", "0.0.0.0")
+        text = watch.stdout.readline() + watch.stdout.readline()
+        self.assertIn("can read this run", text)
+        port = int(re.search(r"http://[^/]*:(\d+)/", text).group(1))
+        for host in (socket.gethostname(), socket.gethostname().upper() + f":{port}", "10.0.0.1", f"localhost:{port}"):
+            self.assertEqual(self.ask(port, host)[0], 200, host)
+        for host in ("evil.example", socket.gethostname() + ".evil.example", ""):
+            self.assertNotEqual(self.ask(port, host, path="/data.json")[0], 200, host)
 
     def test_wrong_use(self):
         for words, expected in ((["watch", "nowhere"], "nowhere"), (["watch", "flat", "--listen", "here"], "--listen"), (["report", "flat", "--axes", "a"], "--axes")):

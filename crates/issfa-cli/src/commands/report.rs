@@ -88,8 +88,9 @@ fn read_evaluation(path: &Path) -> Result<serde_json::Value> {
 
 /// Makes the page of a run, says how large it is, and writes it; of a run in burn-in it shows what the chain stands at.
 pub fn write_page(fitted: &Fitted, options: &PageOptions, run: &Path, common: &Common) -> Result<()> {
+    let path = run.join(PAGE);
     if options.size == PageSize::None {
-        return Ok(());
+        return remove_page(&path, common);
     }
     let page = if fitted.summary().n_kept > 0 {
         Page::of(fitted, Standing::Results, options)?
@@ -98,10 +99,19 @@ pub fn write_page(fitted: &Fitted, options: &PageOptions, run: &Path, common: &C
         Page::of(&fitted, standing, options)?
     };
     page.warnings.iter().for_each(|warning| err!("warning: {}", words::text(warning)));
-    let path = run.join(PAGE);
-    let holds = if page.is_light { "one map a feature; --report full has all" } else { "all maps" };
-    common.say(&format!("page: {}, {} ({holds})", path.display(), bytes(page.html.len() as u64)));
+    let (size, holds) = (bytes(page.html.len() as u64), page.holds("--report full"));
+    common.say(&format!("page: {}, {size} ({holds})", path.display()));
     page.write(&path)
+}
+
+/// A page of an earlier time would show what is not so any more.
+fn remove_page(path: &Path, common: &Common) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Ok(()) => common.say(&format!("{} was of an earlier time and is removed", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Error::write(path)(error)),
+    }
+    Ok(())
 }
 
 fn which(text: Option<&str>) -> Result<Which> {

@@ -2,9 +2,7 @@
 
 use crate::{Outcome, words};
 use clap::Args;
-use issfa::Error;
 use issfa_report::watch::Watch;
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Show the page of a run while its fit goes on, in this process or any other; the run is only read
@@ -18,21 +16,18 @@ pub struct Options {
     /// The port to listen on (default: any that is free)
     #[arg(long, value_name = "N", default_value_t = 0)]
     port: u16,
-    /// The address to listen on (default 127.0.0.1: this machine only); others can then read the run
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    /// The address to listen on, or a name of this machine (default 127.0.0.1: this machine only); others can then read the
+    /// run, by an address in numbers, by the machine's own name, or by the name given
+    #[arg(long, value_name = "ADDRESS|NAME", default_value = "127.0.0.1")]
     listen: String,
 }
 
 pub fn run(options: Options) -> Outcome {
-    let listen: IpAddr = options
-        .listen
-        .parse()
-        .map_err(|_| Error::setting("listen", &options.listen, "write an address in numbers, such as 127.0.0.1"))?;
-    let watch = Watch::start(&options.run, listen, options.port, words::text)?;
-    if !listen.is_loopback() {
-        err!("warning: everybody who reaches {listen} can read this run");
+    let watch = Watch::start(&options.run, &options.listen, options.port, words::text)?;
+    if watch.is_open() {
+        err!("warning: everybody who reaches {} can read this run", options.listen);
     }
     out!("{} shows {}; Ctrl-C ends it (the fit goes on)", watch.address(), options.run.display());
-    watch.serve();
+    watch.serve(|text| err!("warning: {text}"));
     Ok(())
 }

@@ -14,7 +14,7 @@ use issfa::summary::Standing;
 use issfa::{Error, Fitted, Result};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -53,6 +53,8 @@ struct Shared {
     folder: PathBuf,
     words: Words,
     listen: IpAddr,
+    /// What this machine is called, where others may ask for it.
+    names: Vec<String>,
     seen: Mutex<Seen>,
     news: Condvar,
     /// The last page's data, and the version that it is of.
@@ -60,8 +62,9 @@ struct Shared {
 }
 
 impl Watch {
-    /// Begins to listen; a port of 0 takes any that is free.
-    pub fn start(folder: &Path, listen: IpAddr, port: u16, words: Words) -> Result<Watch> {
+    /// Begins to listen at an address or at a name of this machine; a port of 0 takes any that is free.
+    pub fn start(folder: &Path, at: &str, port: u16, words: Words) -> Result<Watch> {
+        let listen = address_of(at)?;
         if !folder.join(CONFIG).is_file() && Held::owner(folder).is_none() {
             return Err(Error::NotA { kind: "run folder", path: folder.to_path_buf(), missing: CONFIG });
         }
@@ -74,6 +77,7 @@ impl Watch {
             folder: folder.to_path_buf(),
             words,
             listen,
+            names: if listen.is_loopback() { Vec::new() } else { names(at) },
             seen: Mutex::new(Seen::default()),
             news: Condvar::new(),
             made: Mutex::new(None),
@@ -83,13 +87,21 @@ impl Watch {
 
     /// Where the page is.
     pub fn address(&self) -> String {
-        format!("http://{}/", self.address)
+        match self.shared.names.first() {
+            Some(name) if self.address.ip().is_unspecified() => format!("http://{name}:{}/", self.address.port()),
+            _ => format!("http://{}/", self.address),
+        }
     }
 
-    /// Answers until the process ends.
-    pub fn serve(self) {
+    /// Whether others than this machine can ask for it.
+    pub fn is_open(&self) -> bool {
+        !self.shared.listen.is_loopback()
+    }
+
+    /// Answers until the process ends; what is wrong with the run is said once.
+    pub fn serve(self, warn: fn(&str)) {
         let shared = self.shared.clone();
-        thread::spawn(move || shared.follow());
+        thread::spawn(move || shared.follow(warn));
         for request in self.server.incoming_requests() {
             let shared = self.shared.clone();
             thread::spawn(move || shared.answer(request));
@@ -98,11 +110,17 @@ impl Watch {
 }
 
 impl Shared {
-    fn follow(&self) {
+    fn follow(&self, warn: fn(&str)) {
         let mut follower = Follower::new(&self.folder, &self.words);
+        let mut has_warned = false;
         loop {
             if follower.look(&mut self.seen()) {
                 self.news.notify_all();
+                let damage = self.seen().status["damage"].as_array().cloned().unwrap_or_default();
+                if !damage.is_empty() && !has_warned {
+                    damage.iter().filter_map(Value::as_str).for_each(warn);
+                    has_warned = true;
+                }
             }
             thread::sleep(LOOK);
         }
@@ -115,7 +133,7 @@ impl Shared {
     fn answer(&self, request: Request) {
         let host =
             request.headers().iter().find(|header| header.field.equiv("Host")).map(|header| header.value.as_str());
-        if !host.is_some_and(|host| is_own(host, self.listen)) {
+        if !host.is_some_and(|host| is_own(host, self.listen, &self.names)) {
             return respond(
                 request,
                 421,
@@ -229,16 +247,39 @@ impl Told {
     }
 }
 
+/// An address in numbers, or that of a name.
+fn address_of(at: &str) -> Result<IpAddr> {
+    let wrong = || Error::setting("listen", at, "write an address such as 0.0.0.0, or a name of this machine");
+    at.parse().or_else(|_| {
+        (at, 0).to_socket_addrs().ok().and_then(|mut all| all.next()).map(|one| one.ip()).ok_or_else(wrong)
+    })
+}
+
+/// What this machine is called: as whoever listens calls it, by its own name, and by the first part of that.
+fn names(at: &str) -> Vec<String> {
+    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| {
+        let said = std::process::Command::new("hostname").output().ok()?;
+        String::from_utf8(said.stdout).ok()
+    });
+    let own = own.unwrap_or_default().trim().to_string();
+    let short = own.split('.').next().unwrap_or_default().to_string();
+    let given = Some(at.to_string()).filter(|name| name.parse::<IpAddr>().is_err());
+    let mut names: Vec<String> = given.into_iter().chain([own, short]).filter(|name| !name.is_empty()).collect();
+    names.dedup();
+    names
+}
+
 /// Whether the host that a browser asks for is this one: a name that somebody else may point here is not (DNS rebinding).
-fn is_own(host: &str, listen: IpAddr) -> bool {
+fn is_own(host: &str, listen: IpAddr, names: &[String]) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
     };
     let address: Option<IpAddr> = name.parse().ok();
     let is_here = name.eq_ignore_ascii_case("localhost") || address.is_some_and(|address| address.is_loopback());
-    // A number cannot be pointed elsewhere; but one who listens here only has no other.
-    is_here || !listen.is_loopback() && address.is_some()
+    // A number cannot be pointed elsewhere, nor can the machine's own names; but one who listens here only has no other.
+    let is_named = names.iter().any(|own| own.eq_ignore_ascii_case(name));
+    is_here || !listen.is_loopback() && (address.is_some() || is_named)
 }
 
 fn respond(request: Request, status: u16, kind: &str, body: String) {
@@ -258,12 +299,29 @@ mod tests {
     #[test]
     fn only_own_names_are_answered() {
         let (here, all): (IpAddr, IpAddr) = ("127.0.0.1".parse().unwrap(), "0.0.0.0".parse().unwrap());
+        let names = ["node7.example.org".to_string(), "node7".to_string()];
+        let is_own = |host: &str, listen: IpAddr| super::is_own(host, listen, &names);
         for host in ["127.0.0.1:8000", "localhost:8000", "LOCALHOST", "[::1]:8000", "127.0.0.2"] {
             assert!(is_own(host, here) && is_own(host, all), "{host}");
+        }
+        for host in ["node7:8000", "NODE7.example.org", "node7.example.org:80"] {
+            assert!(!is_own(host, here) && is_own(host, all), "{host}");
+        }
+        for host in ["node7.evil.example", "node", "node7.example.org.evil.example:80", "example.org"] {
+            assert!(!is_own(host, all), "{host}");
         }
         for host in ["evil.example", "localhost.evil.example:80", "127.0.0.1.evil.example", "", "[evil]", "1.2.3"] {
             assert!(!is_own(host, here) && !is_own(host, all), "{host}");
         }
         assert!(!is_own("10.1.2.3:80", here) && is_own("10.1.2.3:80", all));
+    }
+
+    #[test]
+    fn machines_are_known_by_the_name_given_and_by_their_own() {
+        assert_eq!(address_of("localhost").map(|address| address.is_loopback()).ok(), Some(true));
+        assert!(address_of("0.0.0.0").is_ok_and(|address| address.is_unspecified()));
+        assert!(address_of("no such name").is_err());
+        assert_eq!(names("given.example")[0], "given.example");
+        assert!(!names("0.0.0.0").iter().any(|name| name == "0.0.0.0" || name.contains(char::is_whitespace)));
     }
 }

@@ -98,12 +98,14 @@ pub fn evaluate(
         Precision::F32 => Baseline::fit::<f32>(&training, fitted, share_hidden, seed)?,
         Precision::F64 => Baseline::fit::<f64>(&training, fitted, share_hidden, seed)?,
     };
-    Ok(report(rows, fitted, Some(&baseline)))
+    let report = report(rows, fitted, how, Some(&baseline));
+    how.heed().map(|()| report)
 }
 
 /// The share of the variance of hidden cells that is predicted, [`HiddenReport::r2`], without a comparison.
 pub fn r2(fitted: &Fitted, new: &Rows, how: &NewRowSettings, hidden: (f64, u64)) -> Result<f64> {
-    Ok(report(predicted(fitted, new, how, hidden, 0)?, fitted, None).r2)
+    let report = report(predicted(fitted, new, how, hidden, 0)?, fitted, how, None);
+    how.heed().map(|()| report.r2)
 }
 
 /// New rows with hidden cells and what the kept draws say of them; `more` bytes will be needed beside them.
@@ -125,26 +127,26 @@ fn predicted(
     let means_of = |run: usize| own.get(run).map_or(MeansOf::Training, MeansOf::These);
     prepare(&mut rows, &observations, &fitted.preprocessing, &means_of);
     let recipe = &fitted.settings().noise_reference;
-    filter(&mut rows, &observations, fitted, &|filter, _, own| {
+    filter(&mut rows, &observations, fitted, how, &|filter, _, own| {
         level_of_rows(filter, own.iter().map(|row| &row.prepared[..]), recipe)
     });
-    predict_in(fitted, rows)
+    predict_in(fitted, how, rows)
 }
 
 /// Hides a share of the cells of rows that a fit left out, a part of the rows of its own runs, and predicts them: with the
 /// means, slopes and noise that the rest of their run has shown.
 pub fn held_rows(fitted: &Fitted, held: &Rows, (share_hidden, seed): (f64, u64)) -> Result<Vec<HeldRow>> {
     check_share(share_hidden)?;
-    let settings = fitted.settings();
+    let (settings, how) = (fitted.settings(), &NewRowSettings::default());
     let mut observations = inputs::open(held, settings)?;
     let mask = Some(fitted.mask.clone());
     inputs::choose_cells(&mut observations, held, settings, fitted.structure.grid(), mask)?;
     check_memory(&observations, 0)?;
     let mut rows = hide(&observations, share_hidden, seed)?;
     prepare(&mut rows, &observations, &fitted.preprocessing, &MeansOf::Run);
-    filter(&mut rows, &observations, fitted, &|filter, run, _| filter.reference().run_levels[run]);
-    let rows = predict_in(fitted, rows)?;
-    let errors = squared_errors(&rows, fitted, None);
+    filter(&mut rows, &observations, fitted, how, &|filter, run, _| filter.reference().run_levels[run]);
+    let rows = predict_in(fitted, how, rows)?;
+    let errors = squared_errors(&rows, fitted, how, None);
     let one = |(row, [_, both, _]): (&Row, &[f64; 3])| {
         let (kept, _) = observations.kept_rows(row.run);
         HeldRow {
@@ -171,20 +173,22 @@ fn check_memory(observations: &Observations, more: u64) -> Result<()> {
     memory::check("hidden cells of new rows, and principal components", 40 * n_rows * n_columns + more)
 }
 
-fn predict_in(fitted: &Fitted, rows: Vec<Row>) -> Result<Vec<Row>> {
+fn predict_in(fitted: &Fitted, how: &NewRowSettings, rows: Vec<Row>) -> Result<Vec<Row>> {
     match fitted.settings().precision {
-        Precision::F32 => predict::<f32>(fitted, rows),
-        Precision::F64 => predict::<f64>(fitted, rows),
+        Precision::F32 => predict::<f32>(fitted, how, rows),
+        Precision::F64 => predict::<f64>(fitted, how, rows),
     }
 }
 
-fn predict<R: Real>(fitted: &Fitted, mut rows: Vec<Row>) -> Result<Vec<Row>> {
+fn predict<R: Real>(fitted: &Fitted, how: &NewRowSettings, mut rows: Vec<Row>) -> Result<Vec<Row>> {
     let draws = fitted.draws()?;
     for number in 0..draws.len() {
+        how.heed()?;
         let draw = draws.read::<R>(number)?;
         let streams = Streams { seed: fitted.settings().seed, chain: 0, sweep: number as u64 };
-        add_predictions(&draw, fitted, &streams, &mut rows);
+        add_predictions(&draw, fitted, &streams, how, &mut rows);
     }
+    how.heed()?;
     // Of a row without any visible cell nothing can be said.
     rows.retain(|row| row.prepared.iter().any(|x| !x.is_nan()));
     Ok(rows)
@@ -194,7 +198,7 @@ fn predict<R: Real>(fitted: &Fitted, mut rows: Vec<Row>) -> Result<Vec<Row>> {
 type LevelOf<'a> = dyn Fn(&Filter, usize, &[Row]) -> f64 + 'a;
 
 /// Rows as the sampler takes them: filtered, where the noise was measured, at the level of their run.
-fn filter(rows: &mut [Row], observations: &Observations, fitted: &Fitted, level_of: &LevelOf) {
+fn filter(rows: &mut [Row], observations: &Observations, fitted: &Fitted, how: &NewRowSettings, level_of: &LevelOf) {
     let Some(filter) = &fitted.noise else {
         rows.iter_mut().for_each(|row| row.white = row.prepared.clone());
         return;
@@ -205,7 +209,7 @@ fn filter(rows: &mut [Row], observations: &Observations, fitted: &Fitted, level_
         share(own.iter_mut(), Vec::new, |scratch, row| {
             row.level = level;
             row.white = row.prepared.clone();
-            if row.white.iter().any(|x| !x.is_nan()) {
+            if row.white.iter().any(|x| !x.is_nan()) && !how.is_over() {
                 filter.to_columns(&mut row.white, level, scratch);
             }
         });
@@ -262,7 +266,13 @@ fn prepare<'a>(
 }
 
 /// Adds one draw's predictions; `G_t` and `C_t` leave the cells that are not seen out.
-fn add_predictions<R: Real>(draw: &Draw<R>, fitted: &Fitted, streams: &Streams, rows: &mut [Row]) {
+fn add_predictions<R: Real>(
+    draw: &Draw<R>,
+    fitted: &Fitted,
+    streams: &Streams,
+    how: &NewRowSettings,
+    rows: &mut [Row],
+) {
     let state = &draw.state;
     let (k, n_sites) = (state.n_features(), fitted.mask.n_columns());
     let features = fitted.at_sites(&draw.feature_means);
@@ -274,6 +284,9 @@ fn add_predictions<R: Real>(draw: &Draw<R>, fitted: &Fitted, streams: &Streams, 
         rows.iter_mut().enumerate(),
         || (),
         |_, (number, row)| {
+            if how.is_over() {
+                return;
+            }
             let (with_data, own_gram) = visible_products(&row.white, &features, &gram, k);
             let norms: Vec<f64> = (0..k).map(|j| own_gram[j * k + j].max(0.0)).collect();
             let mut stream = streams.stream(Purpose::NewRows, 1, number as u64);
@@ -303,10 +316,13 @@ impl Row {
 }
 
 /// Of every row, squared errors of the features alone, with the noise, and of principal components.
-fn squared_errors(rows: &[Row], fitted: &Fitted, baseline: Option<&Baseline>) -> Vec<[f64; 3]> {
+fn squared_errors(rows: &[Row], fitted: &Fitted, how: &NewRowSettings, baseline: Option<&Baseline>) -> Vec<[f64; 3]> {
     let n_draws = fitted.n_draws() as f64;
     let mut squares = vec![[0.0; 3]; rows.len()];
     share(squares.iter_mut().zip(rows), Vec::new, |scratch, (squares, row)| {
+        if how.is_over() {
+            return;
+        }
         let signal: Vec<f64> = row.signal.iter().map(|x| x / n_draws).collect();
         let at_hidden = |values: &[f64]| row.hidden.iter().map(|&site| values[site]).collect::<Vec<f64>>();
         let mut both = signal.clone();
@@ -326,8 +342,8 @@ fn squared_errors(rows: &[Row], fitted: &Fitted, baseline: Option<&Baseline>) ->
     squares
 }
 
-fn report(rows: Vec<Row>, fitted: &Fitted, baseline: Option<&Baseline>) -> HiddenReport {
-    let squares = squared_errors(&rows, fitted, baseline);
+fn report(rows: Vec<Row>, fitted: &Fitted, how: &NewRowSettings, baseline: Option<&Baseline>) -> HiddenReport {
+    let squares = squared_errors(&rows, fitted, how, baseline);
     let [alone, both, pca] = [0, 1, 2].map(|which| squares.iter().map(|own| own[which]).sum::<f64>());
     let n: usize = rows.iter().map(|row| row.hidden.len()).sum();
     let left = || rows.iter().flat_map(Row::left);

@@ -33,12 +33,10 @@ const DIRECTIONS: [(&str, &str); 3] = [("L", "R"), ("P", "A"), ("I", "S")];
 pub struct BrainFigure<'a> {
     /// At the top of the figure.
     pub title: String,
-    /// The feature; NaN outside of the mask.
-    pub feature: Volume<'a>,
-    /// Values below it in size are not shown over the background.
-    pub threshold: f64,
-    /// How the threshold was chosen, for the foot: "twice the mean absolute value" say.
-    pub threshold_note: String,
+    /// The feature. The slices go through where most of its squares lie.
+    pub feature: BrainMap<'a>,
+    /// Another map of the feature, shown on the same slices under it: in noise units, one loud voxel does not own it.
+    pub other: Option<BrainMap<'a>>,
     /// Drawn in grey under the feature, resampled by the affines; it may have another grid and affine than the feature.
     pub background: Option<Volume<'a>>,
     /// One a run.
@@ -47,26 +45,45 @@ pub struct BrainFigure<'a> {
     pub repetition_seconds: Option<f64>,
 }
 
+/// A map that is shown over the background.
+#[derive(Debug, Clone)]
+pub struct BrainMap<'a> {
+    /// Over its slices; empty where there is nothing to tell it from.
+    pub name: String,
+    /// NaN outside of the mask.
+    pub volume: Volume<'a>,
+    /// Values below it in size are not shown over the background.
+    pub threshold: f64,
+    /// How the threshold was chosen, for the foot: "twice the mean absolute value" say.
+    pub threshold_note: String,
+}
+
 /// Slices in millimetres through the place with the most squares about it, the right side of the body on the right;
 /// under them the weights of every run. Of a volume with an axis of length 1, only the slices that show the two other
 /// axes are drawn. An affine that cannot be inverted is replaced by the voxel axes.
 pub fn brain_figure(what: &BrainFigure) -> Figure {
     let mut canvas = Canvas::new();
-    let top = canvas.title(&what.title);
-    let scene = Scene::new(what);
-    let top = scene.draw_slices(&mut canvas, top);
-    let top = scene.draw_foot(&mut canvas, top + 10.0);
-    let bottom = courses::draw(&mut canvas, top + 14.0, &what.time_courses, what.repetition_seconds);
+    let mut top = canvas.title(&what.title);
+    let first = Scene::new(&what.feature, what.background, None);
+    let other = what.other.as_ref().map(|map| Scene::new(map, what.background, Some(first.peak)));
+    for scene in std::iter::once(&first).chain(&other) {
+        top = scene.draw_slices(&mut canvas, top);
+        top = scene.draw_foot(&mut canvas, top + 10.0) + 14.0;
+    }
+    let bottom = courses::draw(&mut canvas, top, &what.time_courses, what.repetition_seconds);
     canvas.finish(bottom + 4.0)
 }
 
 /// How the volumes lie to one another.
 struct Scene<'a> {
-    what: &'a BrainFigure<'a>,
+    what: &'a BrainMap<'a>,
+    under: Option<Volume<'a>>,
     feature: Placed<'a>,
     /// Whether the feature's affine is of use; if not, directions and millimetres are not known.
     has_affine: bool,
     peak: World,
+    /// Whether the slices are those of another map.
+    follows: bool,
     largest: f64,
     /// The value of the strongest colour, which a few loud voxels may exceed.
     limit: f64,
@@ -75,14 +92,16 @@ struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    fn new(what: &'a BrainFigure<'a>) -> Self {
-        let placed = Placed::by_affine(what.feature);
+    /// Of a map over an image, at a place, or else where most of its squares lie.
+    fn new(what: &'a BrainMap<'a>, under: Option<Volume<'a>>, at: Option<World>) -> Self {
+        let placed = Placed::by_affine(what.volume);
         let has_affine = placed.is_some();
-        let feature = placed.unwrap_or_else(|| Placed::by_voxels(what.feature));
+        let feature = placed.unwrap_or_else(|| Placed::by_voxels(what.volume));
         let (peak, largest) = feature.peak();
-        let limit = quiet_size(what.feature.values.iter().map(|&x| f64::from(x))).max(what.threshold.min(largest));
-        let mut scene =
-            Scene { what, feature, has_affine, peak, largest, limit, slices: Vec::new(), notes: Vec::new() };
+        let (peak, follows) = (at.unwrap_or(peak), at.is_some());
+        let limit = quiet_size(what.volume.values.iter().map(|&x| f64::from(x))).max(what.threshold.min(largest));
+        let (slices, notes) = (Vec::new(), Vec::new());
+        let mut scene = Scene { what, under, feature, has_affine, peak, follows, largest, limit, slices, notes };
         scene.slices = scene.cut();
         scene.notes = scene.find_notes();
         scene
@@ -91,7 +110,7 @@ impl<'a> Scene<'a> {
     /// The slices of both volumes; without a background where it is nowhere on them.
     fn cut(&self) -> Vec<(Raster, Layers)> {
         let background = self.placed_background();
-        let window = self.what.background.map(|volume| Window::new(volume.values)).unwrap_or_else(|| Window::new(&[]));
+        let window = self.under.map(|volume| Window::new(volume.values)).unwrap_or_else(|| Window::new(&[]));
         let (bounds, pixel) = (self.feature.bounds(), pixel_size(&self.feature));
         let raster = |plane| Raster::new(plane, &bounds, self.peak, pixel);
         let rasters: Vec<Raster> = planes(self.feature.n_along()).into_iter().map(raster).collect();
@@ -112,11 +131,11 @@ impl<'a> Scene<'a> {
 
     /// A feature that is known by its voxels alone can only lie on a background with the same voxels.
     fn placed_background(&self) -> Option<Placed<'a>> {
-        let background = self.what.background?;
+        let background = self.under?;
         if self.has_affine {
             return Placed::by_affine(background);
         }
-        (background.grid == self.what.feature.grid).then(|| Placed::by_voxels(background))
+        (background.grid == self.what.volume.grid).then(|| Placed::by_voxels(background))
     }
 
     /// What one has to know when something is not as expected.
@@ -125,7 +144,7 @@ impl<'a> Scene<'a> {
         let is_hidden = self.largest < self.what.threshold || self.what.threshold.is_nan();
         let notes = [
             (!self.has_affine, "no usable affine: slices along the voxel axes"),
-            (self.what.background.is_some() && !has_background, "background does not overlap the slices shown"),
+            (self.under.is_some() && !has_background, "background does not overlap the slices shown"),
             (self.largest == 0.0, "the feature has no values but zero"),
             (self.largest > 0.0 && is_hidden, "no value reaches the threshold"),
         ];
@@ -141,7 +160,9 @@ impl<'a> Scene<'a> {
         let high = sizes.iter().map(|size| size.1).fold(0.0, f64::max);
         let highest = if sizes.len() == 1 { 340.0 } else { 290.0 };
         let scale = ((WIDTH - 2.0 * EDGE - around) / wide).min(highest / high);
-        let top = top + 18.0 + LETTER;
+        let name = TextStyle::LABEL.anchored(Anchor::Start);
+        canvas.text(EDGE, top + 10.0, &self.what.name, name);
+        let top = top + 18.0 + LETTER + if self.what.name.is_empty() { 0.0 } else { 20.0 };
         let mut x = (WIDTH - around - scale * wide) / 2.0 + LETTER;
         for ((raster, layers), size) in self.slices.iter().zip(sizes) {
             let (width, height) = (scale * size.0, (scale * size.1).max(1.0));
@@ -207,7 +228,10 @@ impl<'a> Scene<'a> {
         };
         let shown = format!("in colour: absolute value at least {}{why}", number(self.what.threshold));
         let slices = if self.slices.len() == 1 { "slice" } else { "slices" };
-        let marks = format!("{slices} through where most of its squares lie (marks at the edges)");
+        let marks = match self.follows {
+            true => format!("the same {slices}"),
+            false => format!("{slices} through where most of its squares lie (marks at the edges)"),
+        };
         [shown, [marks.as_str()].iter().chain(&self.notes).copied().collect::<Vec<_>>().join("; ")]
     }
 }
@@ -253,11 +277,11 @@ mod tests {
     fn figure<'a>(feature: Volume<'a>, background: Option<Volume<'a>>) -> BrainFigure<'a> {
         let course =
             TimeCourse { name: "run 1".into(), weights: vec![1.0, -2.0, 0.5], active: vec![true, true, false] };
+        let threshold_note = "twice the mean absolute value".into();
         BrainFigure {
             title: "Feature 3".into(),
-            feature,
-            threshold: 2.0,
-            threshold_note: "twice the mean absolute value".into(),
+            feature: BrainMap { name: String::new(), volume: feature, threshold: 2.0, threshold_note },
+            other: None,
             background,
             time_courses: vec![course; 2],
             repetition_seconds: Some(2.0),
@@ -313,9 +337,10 @@ mod tests {
             for threshold in [0.0, -1.0, 2.0, f64::NAN, f64::INFINITY] {
                 let volume = Volume { grid: [3, 4, 5], values, affine: UNIT };
                 let mut odd = figure(volume, Some(volume));
-                odd.threshold = threshold;
+                odd.feature.threshold = threshold;
                 odd.time_courses.clear();
-                odd.threshold_note.clear();
+                odd.feature.threshold_note.clear();
+                odd.other = Some(odd.feature.clone());
                 draw(&odd);
             }
         }

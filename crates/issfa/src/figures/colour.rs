@@ -3,8 +3,8 @@
 /// Six friendly colours for series (Okabe and Ito).
 pub const PALETTE: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
-/// Colour of a value that is not a number.
-pub const MISSING: [u8; 3] = [200, 200, 200];
+/// Colour of a value that is not a number: darker than 0 is on either map, and grey as no value is.
+pub const MISSING: [u8; 3] = [150, 150, 150];
 
 /// Blue over white to red, in steps of even lightness (ColorBrewer RdBu).
 const DIVERGING: [[u8; 3]; 11] = [

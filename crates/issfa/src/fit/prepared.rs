@@ -27,7 +27,7 @@ use crate::run::trace::UserUnits;
 use crate::run::until::Window;
 use crate::spectral::load::{Loaded, training_rows};
 use crate::structure::{Shelf, Spectrum, Structure};
-use crate::summary::{Fitted, Found, Results};
+use crate::summary::{Fitted, Results};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -438,7 +438,7 @@ impl About {
     /// A fitted model without chains.
     pub(super) fn to_fitted(&self) -> Fitted {
         Fitted {
-            found: Found::default(),
+            found: Arc::default(),
             has_results: false,
             reconstruction: None,
             checked: self.checked.clone(),

@@ -25,6 +25,7 @@ use crate::summary::results::compare_chains;
 use crate::summary::{ChainRecord, Fitted, Found};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Rows and settings, loaded and ready to run. The precision is chosen inside.
@@ -38,7 +39,7 @@ pub struct Session {
     /// Chains of a fit in memory that this session goes on with.
     earlier: BTreeMap<u32, ChainRecord>,
     /// What they have found together.
-    earlier_found: Option<Found>,
+    earlier_found: Option<Arc<Found>>,
 }
 
 /// A fit of either precision.
@@ -51,7 +52,7 @@ trait Engine: Send {
     fn set_window(&mut self, window: Window);
     fn evidence(&self) -> Option<EvidenceCurve>;
     /// What all chains have found together so far, on the first rank of all.
-    fn found(&self) -> Option<&Found>;
+    fn found(&self) -> Option<&Arc<Found>>;
     /// What this process has run.
     fn chains(&self, sink: &dyn Sink) -> Result<BTreeMap<u32, ChainRecord>>;
 }
@@ -63,9 +64,9 @@ struct Task<R> {
     /// Whether it is still to take the place of an earlier fit.
     is_new: bool,
     /// What the chains of this rank's group have come to.
-    chains: BTreeMap<u32, (Account, Found)>,
+    chains: BTreeMap<u32, (Account, Arc<Found>)>,
     /// What all chains have found together.
-    found: Option<Found>,
+    found: Option<Arc<Found>>,
 }
 
 fn load(request: Request) -> Result<Box<dyn Engine>> {
@@ -306,7 +307,7 @@ fn take_place(about: &About, sink: &mut Option<Box<dyn Sink>>) -> Result<()> {
 }
 
 /// What all chains have found together, so far; every chain gets the best matches of its features in the others.
-fn join(own: &mut BTreeMap<u32, (Account, Found)>, about: &About, sink: &mut dyn Sink) -> Result<Found> {
+fn join(own: &mut BTreeMap<u32, (Account, Arc<Found>)>, about: &About, sink: &mut dyn Sink) -> Result<Arc<Found>> {
     let (n_chains, seed) = (about.checked.settings.chains, about.schedule(1).seed);
     if n_chains == 1 {
         return Ok(own.get(&1).map(|(_, found)| found.clone()).unwrap_or_default());
@@ -336,7 +337,8 @@ fn join(own: &mut BTreeMap<u32, (Account, Found)>, about: &About, sink: &mut dyn
     }
     let mut all = about.results().of(&Posterior::joined(posteriors.into_iter()), seed);
     let has_kept = |chain: &u32| n_kept.iter().any(|(known, _)| known == chain);
-    let known = own.iter_mut().filter(|(chain, _)| has_kept(chain)).map(|(chain, (_, found))| (*chain, found));
+    let known =
+        own.iter_mut().filter(|(chain, _)| has_kept(chain)).map(|(chain, (_, found))| (*chain, Arc::make_mut(found)));
     let mut chains: BTreeMap<u32, &mut Found> =
         known.chain(others.iter_mut().map(|(chain, found)| (*chain, found))).collect();
     compare_chains(&mut chains.values_mut().map(|found| &mut **found).collect::<Vec<_>>(), &mut all);
@@ -344,7 +346,7 @@ fn join(own: &mut BTreeMap<u32, (Account, Found)>, about: &About, sink: &mut dyn
     let mut done = chains.into_iter().filter(|(chain, _)| is_done.contains(chain));
     done.try_for_each(|(chain, found)| sink.results(chain, about, found))?;
     sink.joint_results(about, &all, &n_kept)?;
-    Ok(all)
+    Ok(Arc::new(all))
 }
 
 impl<R: Real> Engine for Task<R> {
@@ -398,7 +400,7 @@ impl<R: Real> Engine for Task<R> {
                 let found = account.give_results(about, number, sink.as_mut())?;
                 // The sink has it in the checkpoint.
                 account.posterior = Posterior::new(None);
-                self.chains.insert(number, (account, found));
+                self.chains.insert(number, (account, Arc::new(found)));
                 if *ending == Ending::Finished {
                     sink.finish_chain(number)?;
                 }
@@ -421,7 +423,7 @@ impl<R: Real> Engine for Task<R> {
         Ok(ending)
     }
 
-    fn found(&self) -> Option<&Found> {
+    fn found(&self) -> Option<&Arc<Found>> {
         self.found.as_ref()
     }
 
@@ -434,7 +436,7 @@ impl<R: Real> Engine for Task<R> {
     }
 
     fn chains(&self, sink: &dyn Sink) -> Result<BTreeMap<u32, ChainRecord>> {
-        let record = |(&chain, (account, found)): (&u32, &(Account, Found))| {
+        let record = |(&chain, (account, found)): (&u32, &(Account, Arc<Found>))| {
             let place = sink.draws(chain)?;
             let is_in_memory = matches!(place, DrawsPlace::Memory(_));
             let record = ChainRecord {

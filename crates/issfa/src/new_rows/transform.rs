@@ -5,6 +5,7 @@ use super::{Effort, FEW_ROWS, FeaturesAre, Known, RowMeans, infer};
 use crate::chain::matching::dot;
 use crate::chain::posterior::{UnitImage, unit_images};
 use crate::data::nifti::space::check_same_place;
+use crate::data::observations::Watch;
 use crate::data::preprocess::MeansOf;
 use crate::data::regression::{Regression, RunFit};
 use crate::data::rows::check_same_names;
@@ -40,7 +41,7 @@ pub enum CenterNew {
 }
 
 /// How new rows are to be prepared and shown.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct NewRowSettings {
     /// Whose means and slopes are taken off.
     pub center: CenterNew,
@@ -57,6 +58,8 @@ pub struct NewRowSettings {
     /// What rows take the features for; none: integrated out after a fit to fewer than [`FEW_ROWS`] rows. Under a mask and
     /// where cells are missing they are at their means whatever is asked for.
     pub features: Option<FeaturesAre>,
+    /// Asked between chunks of rows and between draws whether to stop.
+    pub watch: Option<Watch>,
 }
 
 /// The confounds of new rows.
@@ -99,11 +102,22 @@ pub struct Batch {
 impl Default for NewRowSettings {
     fn default() -> NewRowSettings {
         let (center, confounds) = (CenterNew::Train, NewConfounds::OfRows);
-        NewRowSettings { center, confounds, drop_volumes: None, drop: Vec::new(), apart: false, features: None }
+        let (drop, apart, features) = (Vec::new(), false, None);
+        NewRowSettings { center, confounds, drop_volumes: None, drop, apart, features, watch: None }
     }
 }
 
 impl NewRowSettings {
+    /// Whether whoever watches wants it to end.
+    pub fn is_over(&self) -> bool {
+        self.watch.as_ref().is_some_and(|wants_stop| wants_stop())
+    }
+
+    /// An error where whoever watches wants it to end.
+    pub fn heed(&self) -> Result<()> {
+        if self.is_over() { Err(Error::Stopped) } else { Ok(()) }
+    }
+
     /// Whole files without confounds, such as those of a simulation.
     pub fn plain() -> NewRowSettings {
         NewRowSettings { confounds: NewConfounds::Without, drop_volumes: Some(0), ..NewRowSettings::default() }
@@ -163,6 +177,7 @@ impl Fitted {
         }
         let n_dropped = how.drop_volumes.unwrap_or(settings.drop_volumes);
         observations.drop_first(n_dropped)?;
+        how.watch.iter().cloned().for_each(|watch| observations.set_watch(watch));
         observations.set_mask(self.mask.clone());
         observations.allow_holes();
         // Every batch goes through all kept draws.
@@ -278,6 +293,7 @@ impl Fitted {
         let mut sums = Sums::new(n_rows, self.structure.n_sites(), self.ids().len());
         let draws = self.draws()?;
         for number in 0..draws.len() {
+            way.how.heed()?;
             let draw = draws.read::<R>(number)?;
             // The draw's number keys the streams, so that draws differ and batches do not matter.
             let streams = Streams { seed: self.settings().seed, chain: 0, sweep: number as u64 };

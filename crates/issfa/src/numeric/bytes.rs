@@ -90,23 +90,38 @@ impl Bundle {
         safetensors::serialize(self.views(), Some(self.header())).expect("named arrays can be written")
     }
 
-    /// Everything as if it had been read back; `name` is for messages.
-    pub fn into_stored(self, name: &str) -> Stored {
+    /// Everything as if it had been read back; `name` is for messages. Each array goes as soon as it is copied.
+    pub fn into_stored(mut self, name: &str) -> Stored {
         let (notes, checksum) = (self.notes.clone(), self.checksum());
-        Stored { path: name.into(), bytes: self.to_bytes(), notes, checksum }
+        let (mut bytes, order) = self.head();
+        let places: Vec<usize> = order
+            .iter()
+            .map(|part| {
+                self.arrays.iter().position(|array| std::ptr::eq(&array.3[..], *part)).expect("one of its arrays")
+            })
+            .collect();
+        bytes.reserve_exact(self.arrays.iter().map(|array| array.3.len()).sum());
+        places.into_iter().for_each(|at| bytes.extend_from_slice(&std::mem::take(&mut self.arrays[at].3)));
+        Stored { path: name.into(), bytes, notes, checksum }
     }
 
-    /// Writes everything to a temporary file, flushes it to disk and renames it.
-    pub fn save(&self, path: &Path) -> Result<()> {
+    /// What a file begins with, and the arrays in the order in which they follow.
+    fn head(&self) -> (Vec<u8>, Vec<&[u8]>) {
         let order = RefCell::new(Vec::new());
         let outlines = self.arrays.iter().map(|(name, dtype, shape, bytes)| {
             let outline = Outline { dtype: *dtype, shape, bytes, order: &order };
             (name.as_str(), outline)
         });
         let head = safetensors::serialize(outlines, Some(self.header())).expect("named arrays can be written");
+        (head, order.into_inner())
+    }
+
+    /// Writes everything to a temporary file, flushes it to disk and renames it.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let (head, order) = self.head();
         let mut file = PendingFile::create(path)?;
         file.append(&head)?;
-        order.into_inner().into_iter().try_for_each(|bytes| file.append(bytes))?;
+        order.into_iter().try_for_each(|bytes| file.append(bytes))?;
         file.finish()
     }
 }

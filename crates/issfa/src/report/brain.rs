@@ -1,12 +1,13 @@
 //! Figures of brain features: slices over an anatomical image with the time courses of every run beneath, and the ranking
 //! of features by how alike their time courses are.
 
+use crate::data::Array;
 use crate::data::nifti::Header;
 use crate::data::read;
 use crate::data::runs::NamedRun;
 use crate::error::{Error, Result, setting};
 use crate::figures::Figure;
-use crate::figures::brain::{BrainFigure, TimeCourse, Volume, brain_figure};
+use crate::figures::brain::{BrainFigure, BrainMap, TimeCourse, Volume, brain_figure};
 use crate::figures::lines::{LinePanel, Series, panels};
 use crate::summary::features::{FeatureRow, threshold};
 use crate::summary::synchrony::Synchrony;
@@ -39,6 +40,8 @@ struct Background {
 struct Results {
     header: Header,
     images: Vec<Vec<f32>>,
+    /// The same in noise units, where the noise was measured.
+    in_noise: Option<Array>,
     table: Vec<FeatureRow>,
     ranking: Vec<Synchrony>,
     /// Rows x features.
@@ -61,6 +64,7 @@ pub fn write_brain_figures(
     let images = fitted.features();
     let results = Results {
         images: (0..images.shape[0]).map(|at| images.row(at).to_vec()).collect(),
+        in_noise: fitted.features_z(),
         ranking: synchrony.clone(),
         weights: fitted.weights().values,
         activation: fitted.activation().values,
@@ -165,15 +169,21 @@ impl Results {
 
     fn figure(&self, fitted: &Fitted, place: usize) -> Result<Figure> {
         let (mask, exceed) = (&fitted.mask, fitted.settings().exceed);
-        let columns = mask.gather(&self.images[place]);
-        let image = mask.scatter(&columns, f32::NAN);
+        let image = mask.scatter(&mask.gather(&self.images[place]), f32::NAN);
         let times = if exceed == 2.0 { "twice".into() } else { format!("{exceed} times") };
         let Background { header, values } = &self.background;
+        let in_noise = self.in_noise.as_ref().map(|array| mask.scatter(&mask.gather(array.row(place)), f32::NAN));
+        let map = |name: &str, values| BrainMap {
+            name: name.into(),
+            volume: Volume { grid: self.header.grid, values, affine: self.header.affine() },
+            threshold: threshold(&mask.gather(values), exceed),
+            threshold_note: format!("{times} the mean absolute value"),
+        };
+        let z = "z: in a row that uses it, in standard deviations of the noise";
         Ok(brain_figure(&BrainFigure {
             title: self.title(place),
-            feature: Volume { grid: self.header.grid, values: &image, affine: self.header.affine() },
-            threshold: threshold(&columns, exceed),
-            threshold_note: format!("{times} the mean absolute value"),
+            feature: map(if in_noise.is_some() { "posterior mean, unit norm" } else { "" }, &image),
+            other: in_noise.as_deref().map(|values| map(z, values)),
             background: Some(Volume { grid: header.grid, values, affine: header.affine() }),
             time_courses: self.courses(fitted, place),
             repetition_seconds: self.header.space.repetition_seconds(),

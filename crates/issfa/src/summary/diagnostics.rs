@@ -37,7 +37,11 @@ pub fn effective_sample_size(chains: &[Vec<f64>]) -> f64 {
 
 /// The potential scale reduction of half-chains: near 1 when they agree.
 pub fn split_r_hat(chains: &[Vec<f64>]) -> f64 {
-    let halves = split(chains);
+    r_hat_of(&split(chains))
+}
+
+/// The potential scale reduction of chains of equal length.
+pub(super) fn r_hat_of(halves: &[Vec<f64>]) -> f64 {
     let n = halves.first().map_or(0, Vec::len) as f64;
     if n < 2.0 {
         return f64::NAN;
@@ -53,7 +57,7 @@ pub fn split_r_hat(chains: &[Vec<f64>]) -> f64 {
 }
 
 /// Halves of equal length; an odd middle is dropped.
-fn split(chains: &[Vec<f64>]) -> Vec<Vec<f64>> {
+pub(super) fn split(chains: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let half = chains.iter().map(Vec::len).min().unwrap_or(0) / 2;
     chains.iter().flat_map(|chain| [chain[..half].to_vec(), chain[chain.len() - half..].to_vec()]).collect()
 }

@@ -44,7 +44,7 @@ pub struct Fitted {
     /// Those that have started.
     pub(crate) chains: Vec<ChainRecord>,
     /// What they have found together.
-    pub(crate) found: Found,
+    pub(crate) found: Arc<Found>,
     /// Whether `found` is that of the kept draws: results are written when a fit ends or stops.
     pub(crate) has_results: bool,
     /// The denoised rows by all chains, where they are in memory.
@@ -61,7 +61,7 @@ pub(crate) struct ChainRecord {
     /// Sweeps done at the last checkpoint.
     pub sweep: u64,
     pub counters: Counters,
-    pub found: Found,
+    pub found: Arc<Found>,
     pub draws: KeptDraws,
     /// The last checkpoint, for a chain that is in memory.
     pub checkpoint: Option<Arc<crate::numeric::bytes::Stored>>,
@@ -84,7 +84,7 @@ impl Fitted {
             column_names: labels::names_in(&folder.join(LABELLED_FEATURES))?,
             preprocessing: Preprocessing::nothing(),
             chains: Vec::new(),
-            found: Found::default(),
+            found: Arc::default(),
             has_results: Checksums::open(folder)?.has(FEATURE_TABLE),
             reconstruction: None,
             evidence: EvidenceCurve::read(folder)?,
@@ -96,7 +96,7 @@ impl Fitted {
         if started.is_empty() {
             return Err(Error::NotA { kind: "run folder", path: folder.to_path_buf(), missing: TRACE });
         }
-        fitted.found = fitted.results().read(folder)?;
+        fitted.found = fitted.results().read(folder)?.into();
         for chain in started {
             let chain = fitted.read_chain(folder, chain)?;
             fitted.chains.push(chain);
@@ -132,7 +132,7 @@ impl Fitted {
             trace: rows,
             sweep,
             counters: checkpoint::counters(&stored)?,
-            found: self.results().read(&results)?,
+            found: Arc::new(self.results().read(&results)?),
             draws: KeptDraws { sizes, place: DrawsPlace::Files(draws.known(&belongings)) },
             checkpoint: None,
             reconstruction: None,

@@ -86,7 +86,7 @@ impl Fitted {
         } else {
             (Posterior::joined(kept.into_iter()), Standing::Kept)
         };
-        self.found = Found { features: self.results().persistent(&posterior), synchrony: Vec::new() };
+        self.found = Found { features: self.results().persistent(&posterior), synchrony: Vec::new() }.into();
         Ok(standing)
     }
 

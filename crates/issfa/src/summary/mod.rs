@@ -9,6 +9,7 @@ pub mod labels;
 mod looking;
 pub mod overview;
 pub mod peaks;
+pub mod ranks;
 pub mod results;
 pub mod synchrony;
 pub mod templates;

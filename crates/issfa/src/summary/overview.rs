@@ -3,6 +3,7 @@
 use super::Fitted;
 use super::diagnostics::{effective_sample_size, mean, quantile, split_r_hat};
 use super::features::FeatureRow;
+use super::ranks::{bulk_ess, rank_r_hat};
 use super::synchrony::Synchrony;
 use crate::error::{Verb, action, setting};
 use crate::run::checkpoint::Counters;
@@ -23,6 +24,10 @@ pub struct Quantity {
     pub effective_sample_size: f64,
     /// Near 1 where halves of chains agree.
     pub split_r_hat: f64,
+    /// The effective sample size by ranks, which ArviZ calls `ess_bulk`.
+    pub bulk_ess: f64,
+    /// R-hat by ranks, which ArviZ calls `r_hat` (for two chains and more; here halves of one chain are compared too).
+    pub rank_r_hat: f64,
 }
 
 /// Everything `issfa summary` says.
@@ -380,6 +385,8 @@ fn quantity(name: &str, chains: &[Vec<TraceRow>], of: impl Fn(&TraceRow) -> f64)
         quantiles: [0.05, 0.5, 0.95].map(|share| quantile(&all, share)),
         effective_sample_size: effective_sample_size(&values),
         split_r_hat: split_r_hat(&values),
+        bulk_ess: bulk_ess(&values),
+        rank_r_hat: rank_r_hat(&values),
     }
 }
 

@@ -67,14 +67,14 @@ fn put_head(out: &mut dyn Write, overview: &Overview) -> fmt::Result {
 fn put_quantities(out: &mut dyn Write, overview: &Overview) -> fmt::Result {
     writeln!(
         out,
-        "\n{:24} {:>12} {:>12} {:>12} {:>12} {:>7} {:>6}",
-        "", "mean", "5%", "median", "95%", "ESS", "R-hat"
+        "\n{:24} {:>12} {:>12} {:>12} {:>12} {:>7} {:>6} {:>9} {:>8}",
+        "", "mean", "5%", "median", "95%", "ESS", "R-hat", "bulk ESS", "by ranks"
     )?;
     for quantity in &overview.quantities {
         let [low, middle, high] = quantity.quantiles;
         writeln!(
             out,
-            "{:24} {:>12} {:>12} {:>12} {:>12} {:>7} {:>6.3}",
+            "{:24} {:>12} {:>12} {:>12} {:>12} {:>7} {:>6.3} {:>9} {:>8}",
             quantity.name,
             figure(quantity.mean),
             figure(low),
@@ -83,6 +83,8 @@ fn put_quantities(out: &mut dyn Write, overview: &Overview) -> fmt::Result {
             // A quantity that never moved has none.
             or_dash(quantity.effective_sample_size, 0),
             quantity.split_r_hat,
+            or_dash(quantity.bulk_ess, 0),
+            or_dash(quantity.rank_r_hat, 3),
         )?;
     }
     Ok(())
