@@ -1,6 +1,6 @@
 """issfa beside other packages on real data: writes study/real.json, docs/study-real.md and its figures.
 
-    study/real DATA_FOLDER                    everything (about an hour and a half of one core)
+    study/real DATA_FOLDER                    everything (about half an hour of two cores)
     study/real DATA_FOLDER --only NAME ...    some data sets; the others stay as they are in real.json
     study/real DATA_FOLDER --page             only the page, from real.json and the figures that are there
     study/real DATA_FOLDER --quick            few sweeps, to see whether it works: figures and numbers go to target/real_quick
@@ -51,16 +51,21 @@ def save(results, path):
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
+def wrong(words):
+    print(f"study/real: {words}", file=sys.stderr)
+    sys.exit(2)
+
+
 def check(folder, names):
     """Every file that is needed, before anything is fitted."""
     if not folder.is_dir():
-        sys.exit(f"study/real: {folder} is not a folder; give the folder that holds the data sets")
+        wrong(f"{folder} is not a folder; give the folder that holds the data sets")
     for name in names:
         for file in PARTS[name].NEEDS:
             if not list(folder.glob(file)):
                 others = [other for other in names if other != name]
                 hint = f"; leave it out with --only {' '.join(others)}" if others else ""
-                sys.exit(f"study/real: {folder / file} is missing, which the data set {name} needs{hint}")
+                wrong(f"{folder / file} is missing, which the data set {name} needs{hint}")
 
 
 def main():

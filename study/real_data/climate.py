@@ -158,10 +158,10 @@ def signed(line):
     return line / np.linalg.norm(line) * np.sign(line.sum())
 
 
-WHY_COVERAGE = "its 300 sweeps leave hundreds of features whose weights in a row are not independent draws"
+WHY_COVERAGE = ""
 WHY_DAY = "its features are local and sparse in time, and share the daily cycle out between several of them"
-WHY_YEARS = ("rows are years, and what differs from one year to the next is nearly all that there is; measured on such differences the noise is taken to be all of the "
-             "variance, and little is left for features (`noise=\"white\"` is right here, and is what the summary's words suggest)")
+WHY_YEARS = ("rows are years, and measured on differences of rows that follow each other the noise is all that differs from one year to the next, which is nearly all there is; little is "
+             "left for features to explain. The row with `noise=\"white\"` shows what this costs")
 WHY_YEARS_COVERAGE = "the noise that it measured is too large, so its intervals are too wide"
 WHY_ONSET = "with the noise taken for so large, few features are left"
 

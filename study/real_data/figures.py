@@ -63,12 +63,12 @@ def months(name, lines):
     figure, places = plt.subplots(1, 2, figsize=(8.5, 3), sharey=True)
     for method, styles in zip(lines, ("-", "-", "--", "-.", ":")):
         for place, line in zip(places, lines[method]):
-            place.plot(range(1, 13), line, styles, marker="o", markersize=3, label=method)
+            place.plot(range(1, 13), line, styles, marker="o", markersize=3, label=method.replace("`", ""))
     for place, words in zip(places, ("most like the years of onset", "most like the years after")):
         place.axhline(0, color="black", linewidth=0.6)
         place.set(xlabel="month", title=words, xticks=range(1, 13))
     places[0].set_ylabel("component (unit norm)")
-    places[1].legend(fontsize=8)
+    places[1].legend(fontsize=8, loc="upper right")
     save(figure, name)
 
 

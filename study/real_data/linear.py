@@ -42,7 +42,7 @@ class Linear:
         gram = spread @ seen.T + self.noise * np.eye(len(seen))
         weights = np.linalg.solve(gram, spread @ (row - self.mean)[~hidden])
         left = self.noise * np.linalg.solve(gram, np.diag(self.variances))
-        return self.mean[hidden] + weights @ wanted, np.einsum("kh,kl,lh->h", wanted, left, wanted) + self.noise
+        return self.mean[hidden] + weights @ wanted, np.sum(wanted * (left @ wanted), axis=0) + self.noise
 
 
 def principal(training):

@@ -1,5 +1,6 @@
 """Writes docs/study-real.md from real.json: no figure on that page is typed by hand."""
 
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,23 @@ NOT_DONE = """## What was not compared
 localmd 0.0.4 and suite2p 1.1.0 (its SVD of the binned movie) need PyTorch, which from the Python package index comes with several gigabytes of CUDA
 libraries; PyTorch's own index of processor-only builds could not be reached from where this was run. So movies are compared with scikit-learn only.
 """
+
+
+def wrapped(text):
+    """Paragraphs and items of a list at 126 columns."""
+    def fill(block):
+        lines, items = block.splitlines(), []
+        if not lines or lines[0].startswith(("|", "#", "!")):
+            return block
+        for line in lines:
+            if items and not line.startswith("- "):
+                items[-1] += " " + line.strip()
+            else:
+                items.append(line)
+        indent = lambda item: "  " if item.startswith("- ") else ""  # noqa: E731
+        return "\n".join(textwrap.fill(item, 126, subsequent_indent=indent(item), break_long_words=False, break_on_hyphens=False) for item in items)
+
+    return "\n\n".join(fill(block.strip("\n")) for block in text.split("\n\n")) + "\n"
 
 
 def shown(values, digits):
@@ -145,5 +163,5 @@ def write(results, parts):
     text += [section(name, part, parts[name]) for name, part in results.items()]
     text.append(NOT_DONE)
     PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text("\n".join(text))
+    PAGE.write_text(wrapped("\n".join(text)))
     print(f"written: {PAGE}")

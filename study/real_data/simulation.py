@@ -54,7 +54,7 @@ def denoised(rows, mean, loadings, noise):
     """Noise-free rows given rows, and their standard deviations: factors are standard normal."""
     left = np.linalg.inv(np.eye(len(loadings)) + (loadings / noise) @ loadings.T)
     factors = ((rows - mean) / noise) @ loadings.T @ left
-    return mean + factors @ loadings, np.sqrt(np.einsum("kv,kl,lv->v", loadings, left, loadings))
+    return mean + factors @ loadings, np.sqrt(np.sum(loadings * (left @ loadings), axis=0))
 
 
 def score(truth, loadings, restored, deviations, clean):
