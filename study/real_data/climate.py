@@ -97,9 +97,9 @@ def era5(data, quick):
                    "ERA5: the map of each method that is most like the daily cycle's", "longitude (site)", "latitude (site)")
     return {"sweeps": sweeps, "k": report["count"][PPCA][0], "measures": [
         measure("R2 of hidden cells", "higher", report["r2"], 4, 0.0005),
-        measure("coverage of 90% intervals", 0.9, report["coverage"], tie=0.01, why=WHY_COVERAGE),
-        measure("best cosine with the daily cycle's map", "higher", like, 2, 0.01, WHY_DAY),
-        measure("best correlation with the daily cycle", "higher", course, 2, 0.01, WHY_DAY),
+        measure("coverage of 90% intervals", 0.9, report["coverage"], tie=0.01),
+        measure("best cosine with the daily cycle's map", "higher", like, 2, 0.01),
+        measure("best correlation with the daily cycle", "higher", course, 2, 0.01),
         measure("components", None, report["count"], 0), measure("seconds", None, report["seconds"], 1)]}
 
 
@@ -147,10 +147,10 @@ def elnino(data, quick):
                 lines.setdefault(name, [signed(maps[int(np.argmax(of))]) for of in (of_begin, of_end)])
     figures.months("elnino_modes", lines)
     return {"sweeps": sweeps, "measures": [
-        measure("R2 of hidden cells", "higher", everything["r2"], 3, 0.005, WHY_YEARS),
-        measure("coverage of 90% intervals", 0.9, everything["coverage"], tie=0.01, why=WHY_YEARS_COVERAGE),
-        measure("correlation with years of onset", "higher", onset, 2, 0.02, WHY_ONSET),
-        measure("correlation with years after", "higher", decay, 2, 0.02, WHY_ONSET),
+        measure("R2 of hidden cells", "higher", everything["r2"], 3, 0.005),
+        measure("coverage of 90% intervals", 0.9, everything["coverage"], tie=0.01),
+        measure("correlation with years of onset", "higher", onset, 2, 0.02),
+        measure("correlation with years after", "higher", decay, 2, 0.02),
         measure("components", None, everything["count"], 1), measure("seconds", None, everything["seconds"], 2)]}
 
 
@@ -158,24 +158,25 @@ def signed(line):
     return line / np.linalg.norm(line) * np.sign(line.sum())
 
 
-WHY_COVERAGE = ""
-WHY_DAY = "its features are local and sparse in time, and share the daily cycle out between several of them"
-WHY_YEARS = ("rows are years, and measured on differences of rows that follow each other the noise is all that differs from one year to the next, which is nearly all there is; little is "
-             "left for features to explain. The row with `noise=\"white\"` shows what this costs")
-WHY_YEARS_COVERAGE = "the noise that it measured is too large, so its intervals are too wide"
-WHY_ONSET = "with the noise taken for so large, few features are left"
+WHY_ERA5 = {"daily cycle": "it shares the daily cycle out between several features that are local and that only some days use"}
+WHY_ELNINO = {
+    "hidden": "rows are years, and measured on differences of rows that follow each other the noise is all that differs from one year to the next, which is nearly all there is; little is left "
+              "for features to explain. The row with `noise=\"white\"` shows what this costs",
+    "coverage": "the noise that it measured is too large, so its intervals are too wide",
+    "correlation": "with the noise taken for so large, few features are left",
+}
 
 EOF_SETTINGS = ("`xeofs.single.EOF(n_modes=k, random_state=0)` and `xeofs.single.EOFRotator(n_modes=k)` (varimax), with k as for probabilistic PCA; "
                 "both span the same space, so that their predictions are the same. Cosine weights of latitudes are not used, as the file has no coordinates.")
 ERA5 = SimpleNamespace(
-    TITLE="ERA5 over the UK", NEEDS=["era5_uk/era5_uk_t2m_time744_lat33_lon49.npy"], run=era5,
+    TITLE="ERA5 over the UK", NEEDS=["era5_uk/era5_uk_t2m_time744_lat33_lon49.npy"], run=era5, WHY=WHY_ERA5,
     ABOUT="""744 hours of 2 m temperature over the UK, March 2019; of the 33 x 49 sites every second along each axis (17 x 25), to save time. The first 595 hours (80%) are for fitting, the last 149 for testing.
 The known mode is the daily cycle: the direction of the map along which the first harmonic of 24 hours moves most, by regression on the
 training hours. Of every method those components count that hold at least 1% of the sum of squares of all of its parts, and the best of them is taken.""",
     SETTINGS="issfa: `ISSFA(sweeps={sweeps}, random_state=1 and 2)`, `path x path`, else the defaults; coverage with seed 1. Probabilistic PCA: k = {k} by cross-validation. " + EOF_SETTINGS,
     figure_words=lambda _: [("era5_day", "Maps of the daily cycle by each method")])
 ELNINO = SimpleNamespace(
-    TITLE="El Niño", NEEDS=["elnino/elnino_year61_month12.npy"], run=elnino,
+    TITLE="El Niño", NEEDS=["elnino/elnino_year61_month12.npy"], run=elnino, WHY=WHY_ELNINO,
     ABOUT="""61 years (1950 to 2010) x 12 months of sea surface temperature off Peru (0-10 S, 90-80 W), rows are years. Five stretches of years are left out in
 turn; the table has means over them. The known modes are strong El Niño events (Oceanic Niño Index of 1.5 or more: they began in 1957, 1965, 1972, 1982,
 1987, 1991, 1997): the best correlation of one component's weights with the years in which they began, and with the years after, from fits to all years (two seeds of issfa).""",

@@ -22,9 +22,11 @@ on standardised weights, trained on the 1437. PCA, FastICA and NMF are given as 
 training rows best, and as many as issfa found with seed 1."""
 SETTINGS = """issfa: `ISSFA(sweeps={sweeps}, random_state=1 and 2)`, else the defaults. scikit-learn: `PCA(k, random_state=0)`; `FastICA(k, whiten="unit-variance", max_iter=2000, random_state=0)`; `NMF(k, init="nndsvda", max_iter=500, random_state=0)`. The peers get the
 pixels that vary: FastICA of scikit-learn loses components where the first pixel is constant, as it is here (the signs of components are made to agree there by multiplication with the sign of its value, which is 0)."""
-WHY_HIDDEN = "digits are strokes without noise; many components that need not stand out of any noise predict them better than fewer that must"
-WHY_ACCURACY = ("it is not the number of components, since PCA with as many does better; partly it is the weights, which are sparse and shrunk (the row with least squares on the same features), and partly the "
-                "features, which are found in units of a noise that, measured on digits that follow each other, holds most of what tells digits apart")
+WHY = {
+    "hidden": "digits are strokes without noise; many components that need not stand out of any noise predict them better than fewer that must",
+    "accuracy": "it is not the number of components, since PCA with as many does better; partly it is the weights, which are sparse and shrunk (see the row with least squares on the same features), and "
+                "partly the features, which are found in units of a noise that, measured on digits that follow each other, holds most of what tells digits apart",
+}
 
 
 def accuracy(training, labels, test, test_labels):
@@ -83,8 +85,8 @@ def run(data, quick):
     figures.images("digits", {name: rows for name, rows in shown.items()}, (8, 8),
                    "Digits: the first twelve features of each method (with as many components as issfa found)", 12)
     return {"sweeps": sweeps, "bars": ["all 64 pixels"], "measures": [
-        measure("R2 of hidden cells", "higher", r2, tie=0.002, why=WHY_HIDDEN),
-        measure("accuracy of the classifier", "higher", right, tie=0.005, why=WHY_ACCURACY),
+        measure("R2 of hidden cells", "higher", r2, tie=0.002),
+        measure("accuracy of the classifier", "higher", right, tie=0.005),
         measure("components", None, count, 0), measure("seconds", None, seconds, 1)]}
 
 

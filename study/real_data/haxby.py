@@ -25,10 +25,12 @@ are above the 95% point of {turns} random turns of the runs' courses."""
 SETTINGS = """issfa: `ISSFA(sweeps={sweeps}, random_state=1)`, sites outside of the head NaN, else the defaults. nilearn: `CanICA(n_components=k, mask=mask, random_state=0)` and
 `DictLearning(n_components=k, mask=mask, random_state=0)`, else the defaults, which smooth (6 and 4 mm), detrend and standardise. scikit-learn: `PCA(k, random_state=0)`; "PCA, by
 cross-validation" is probabilistic PCA with the number chosen on training rows in each turn."""
-WHY_HIDDEN = ("the noise that issfa measures on differences of volumes holds what is not smooth in time, and features must stand out of it; probabilistic PCA with many components "
-              "also follows what is neither smooth nor sparse")
-WHY_DECODING = "more components carry more of what tells categories apart; issfa's weights are shrunk and sparse"
-WHY_MAPS = "few components of a fixed number are easier to find twice: with 20, only the strongest are asked for"
+WHY = {
+    "hidden": "probabilistic PCA with many components also follows what is neither smooth nor sparse",
+    "decoding": "more components carry more of what tells categories apart",
+    "reproducibility": "few components of a fixed number are easier to find twice: only the strongest are asked for",
+    "synchrony": "", "largest": "",
+}
 
 
 def load(data):
@@ -133,10 +135,10 @@ def run(data, quick):
         shown[name] = (found[2][0][top], values[top], sign * mean_course / mean_course.std())
     figures.synchronous("haxby", shown, inside, task)
     return {"sweeps": sweeps, "sites": int(inside.sum()), "lag": LAG, "turns": TURNS, "bars": ["all sites"], "measures": [
-        measure("R2 of hidden cells", "higher", {name: np.mean(values) for name, values in report["r2"].items()}, 3, 0.003, WHY_HIDDEN),
-        measure("decoding", "higher", {name: np.mean(values) for name, values in report["accuracy"].items()}, 3, 0.01, WHY_DECODING),
-        measure("reproducibility, all maps", "higher", repeated, 2, 0.01, WHY_MAPS),
-        measure("reproducibility, ten best", "higher", best_ten, 2, 0.01, WHY_MAPS),
+        measure("R2 of hidden cells", "higher", {name: np.mean(values) for name, values in report["r2"].items()}, 3, 0.003),
+        measure("decoding", "higher", {name: np.mean(values) for name, values in report["accuracy"].items()}, 3, 0.01),
+        measure("reproducibility, all maps", "higher", repeated, 2, 0.01),
+        measure("reproducibility, ten best", "higher", best_ten, 2, 0.01),
         measure("largest synchrony", "higher", most, 2, 0.01), measure("ten largest", "higher", ten, 2, 0.01),
         measure("synchronous components", None, above, 0),
         measure("components", None, {name: np.mean(values) for name, values in report["count"].items()}, 0),

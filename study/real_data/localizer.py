@@ -16,8 +16,10 @@ The data have no table of events; the maps shown are those with the largest shar
 cortices (the outer quarters from left to right, the middle of the extent from back to front and from bottom to top; the smaller of left and right, doubled)."""
 SETTINGS = """issfa: `ISSFA(sweeps={sweeps}, random_state=1 and 2)`, sites outside of the head NaN, else the defaults. nilearn: `CanICA(n_components={k}, mask=mask, random_state=0 and 1)`, else the
 defaults; scikit-learn: `PCA({k}, random_state=0 and 1)`. The halves are fitted with the first seed."""
-WHY_SEEDS = "PCA has no chance in it, and CanICA takes the best of ten starts; issfa's chain, which is short here, ends in one of many nearly equally good ways to divide features that overlap"
-WHY_HALVES = "a fixed number of components of smoothed volumes is easier to find twice than a free number of components of volumes as they are"
+WHY = {
+    "seeds": "PCA has no chance in it, and CanICA takes the best of ten starts; issfa's chain, which is short here, ends in one of many nearly equally good ways to divide features that overlap",
+    "halves": "a fixed number of components of smoothed volumes is easier to find twice than a free number of components of volumes as they are",
+}
 
 
 def boxes(inside):
@@ -68,8 +70,8 @@ def run(data, quick):
         shown[name] = {"visual": (one[visual.argmax()], visual.max()), "auditory": (one[auditory.argmax()], auditory.max())}
     figures.brains("localizer", shown, background, inside)
     return {"sweeps": sweeps, "sites": int(inside.sum()), "k": K, "measures": [
-        measure("two seeds, all maps", "higher", found["seeds"], 2, 0.01, WHY_SEEDS), measure("two seeds, ten best", "higher", found["seeds10"], 2, 0.01, WHY_SEEDS),
-        measure("halves, all maps", "higher", found["halves"], 2, 0.01, WHY_HALVES), measure("halves, ten best", "higher", found["halves10"], 2, 0.01, WHY_HALVES),
+        measure("two seeds, all maps", "higher", found["seeds"], 2, 0.01), measure("two seeds, ten best", "higher", found["seeds10"], 2, 0.01),
+        measure("halves, all maps", "higher", found["halves"], 2, 0.01), measure("halves, ten best", "higher", found["halves10"], 2, 0.01),
         measure("visual map's share in its box", None, found["visual"], 2), measure("auditory map's share in its boxes", None, found["auditory"], 2),
         measure("components", None, found["count"], 0), measure("seconds a fit", None, found["seconds"], 0)]}
 

@@ -5,13 +5,13 @@ from peers import cosines, unit  # noqa: F401
 from scipy.optimize import linear_sum_assignment
 
 
-def measure(name, better, values, digits=3, tie=0.0, why=""):
+def measure(name, better, values, digits=3, tie=0.0):
     """A column of a table: `better` is "higher", "lower", or a number that should be met; `values` a list for each method.
 
-    `tie` is the difference below which methods count as equal; `why` says why a peer is better where one is.
+    `tie` is the difference up to which methods count as equal.
     """
     listed = {method: [float(x) for x in np.atleast_1d(value)] for method, value in values.items()}
-    return {"name": name, "better": better, "values": listed, "digits": digits, "tie": tie, "why": why}
+    return {"name": name, "better": better, "values": listed, "digits": digits, "tie": tie}
 
 
 def best_cosines(truth, features):

@@ -28,9 +28,8 @@ SETTINGS = """`make_movie.py --window {window} --frames {frames} --seed {seed} -
 scikit-learn, with k the number of cells: `FastICA(k, whiten="unit-variance", max_iter=500, random_state=0)`, `NMF(k, init="nndsvda", max_iter=300, random_state=0)` of the movie less its smallest value,
 `PCA(k, random_state=0)`, `MiniBatchSparsePCA(k, random_state=0)`, else the defaults; NMF has a component more for the background, which is not counted."""
 WHY = {
-    "found": "", "false": "a smooth field in every frame and a drifting background are like features, and some of them are taken for features; the peers have no room for them, being told the number of cells",
-    "trace": "", "r2": "it explains part of the background as features, which counts as an error here",
-    "number": "the peers are told the number",
+    "false": "a smooth field in every frame and a drifting background are like features, and some of them are taken for features; the peers, told the number of cells, have less room for them",
+    "denoised": "it explains part of the background as features, which counts as an error here",
 }
 
 
@@ -104,7 +103,7 @@ def run(data, quick):
         for what, words in names.items():
             values = {name: report[what] for name, report in reports[kind].items()}
             measures.append(measure(f"{kind}: {words}", "lower" if what == "false" else "higher", values, 0 if what in ("found", "false") else 2,
-                                    0 if what in ("found", "false") else 0.01, WHY[what]))
+                                    0 if what in ("found", "false") else 0.01))
         measures.append(measure(f"{kind}: features (truth {len(truth)})", None, {name: report["number"] for name, report in reports[kind].items()}, 0))
     measures.append(measure("seconds, all three", None, {name: sum(reports[kind][name]["seconds"] for kind in KINDS) for name in reports["both"]}, 0))
     return {"sweeps": sweeps, "cells": len(truth), "loud": int(loud.sum()), "window": WINDOW, "frames": FRAMES, "seed": SEED, "measures": measures}

@@ -69,12 +69,16 @@ def shown(values, digits):
 
 
 def table_of(part):
+    """A row a method and a column a measure, or the other way round where there are many measures."""
     measures = part["measures"]
     methods = list(dict.fromkeys(method for measure in measures for method in measure["values"]))
-    lines = ["| method | " + " | ".join(measure["name"] for measure in measures) + " |", "|" + "---|" * (len(measures) + 1)]
-    for method in methods:
-        lines.append(f"| {method} | " + " | ".join(shown(measure["values"].get(method), measure["digits"]) for measure in measures) + " |")
-    return "\n".join(lines) + "\n"
+    cells = [["method", *[measure["name"] for measure in measures]]]
+    cells += [[method, *[shown(measure["values"].get(method), measure["digits"]) for measure in measures]] for method in methods]
+    if len(measures) > 10:
+        cells = [list(row) for row in zip(*cells)]
+        cells[0][0] = "measure"
+    lines = ["| " + " | ".join(row) + " |" for row in cells]
+    return "\n".join([lines[0], "|" + "---|" * len(cells[0]), *lines[1:]]) + "\n"
 
 
 def far(measure, method):
@@ -137,6 +141,11 @@ def summary(results, parts):
     return "\n".join(lines) + "\n"
 
 
+def reason(module, measure):
+    """Why a peer is better, as the module says for measures with such a name."""
+    return next((f": {why}" for part, why in module.WHY.items() if part in measure["name"]), "")
+
+
 def section(name, part, module):
     found = verdicts(name, part)
     versions = part["versions"]
@@ -144,7 +153,7 @@ def section(name, part, module):
     text = [f"## {module.TITLE}\n", module.ABOUT.format(**part) + "\n", table_of(part)]
     for kind, word in (("loss", "A peer is better"), ("tie", "Level"), ("lead", "issfa leads")):
         for measure, best in found[kind]:
-            why = f": {measure['why']}" if kind == "loss" and measure["why"] else ""
+            why = reason(module, measure) if kind == "loss" else ""
             text.append(f"- {word}: {sentence(measure, best)}{why}.")
     text += ["", *[f"![{words}](images/study-real/{file}.png)\n" for file, words in module.figure_words(part)]]
     if part.get("note"):
