@@ -1,6 +1,5 @@
 """Temperatures: hourly over the UK, and monthly in the eastern Pacific; hidden cells, their intervals, and known modes."""
 
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,47 +13,42 @@ WHITE, PPCA, EOF, ROTATED = "issfa, `noise=\"white\"`", "probabilistic PCA", "xe
 
 
 def eofs(rows, grid, k):
-    """Maps of xeofs' EOFs and of its varimax rotation, modes x sites, and the seconds of each."""
+    """Maps of xeofs' EOFs and of its varimax rotation, modes x sites."""
     names = [f"axis_{axis}" for axis in range(len(grid))]
     array = xarray.DataArray(rows.reshape(-1, *grid), dims=["time", *names], coords={"time": np.arange(len(rows))})
-    start = time.perf_counter()
     plain = xeofs.single.EOF(n_modes=k, random_state=0).fit(array, dim="time")
-    middle = time.perf_counter()
     rotated = xeofs.single.EOFRotator(n_modes=k).fit(plain)
-    end = time.perf_counter()
-    maps = [model.components().transpose("mode", *names).values.reshape(k, -1) for model in (plain, rotated)]
-    return maps, (middle - start, end - middle)
+    return [model.components().transpose("mode", *names).values.reshape(k, -1) for model in (plain, rotated)]
 
 
 def fits(training, grid, sweeps, options, seeds, white=False):
-    """Every method on the training rows: for each name a list of (maps, weights, model, seconds)."""
+    """Every method on the training rows: for each name a list of (maps, weights, model)."""
     mean, found = training.mean(0), {}
     for name, noise in [("issfa", "reference"), (WHITE, "white")][: 1 + white]:
         for seed in seeds:
-            model, seconds = ours.fit(training.reshape(-1, *grid), sweeps, seed, noise=noise, **options)
-            found.setdefault(name, []).append((ours.features(model), model.weights_, model, seconds))
+            model = ours.fit(training.reshape(-1, *grid), sweeps, seed, noise=noise, **options)
+            found.setdefault(name, []).append((ours.features(model), model.weights_, model))
     k = linear.chosen_dimension(training)
-    start = time.perf_counter()
     maps = linear.principal(training)[:k]
-    found[PPCA] = [(maps, (training - mean) @ maps.T, linear.Linear(maps, training), time.perf_counter() - start)]
-    for name, own, took in zip((EOF, ROTATED), *eofs(training, grid, max(k, 2))):
+    found[PPCA] = [(maps, (training - mean) @ maps.T, linear.Linear(maps, training))]
+    for name, own in zip((EOF, ROTATED), eofs(training, grid, max(k, 2))):
         weights = np.linalg.lstsq(own.T, (training - mean).T, rcond=None)[0].T
-        found[name] = [(own, weights, linear.Linear(own, training), took)]
+        found[name] = [(own, weights, linear.Linear(own, training))]
     return found
 
 
 def predicted(found, training, test, grid, hidden, kind):
-    """R2, coverage (of peers), numbers of components and seconds of every method, in lists."""
+    """R2, coverage (of peers) and numbers of components of every method, in lists."""
     mean = training.mean(0)
-    report = {"r2": {}, "coverage": {}, "count": {}, "seconds": {}}
+    report = {"r2": {}, "coverage": {}, "count": {}}
 
     def note(name, **values):
         for what, value in values.items():
             report[what].setdefault(name, []).append(value)
 
     for name, runs in found.items():
-        for maps, _, model, seconds in runs:
-            note(name, count=len(maps), seconds=seconds)
+        for maps, _, model in runs:
+            note(name, count=len(maps))
             if name == WHITE:
                 signal, _ = ours.predict(model, test, hidden, grid, kind)
                 note(WHITE, r2=linear.r2(signal, test, hidden, mean))
@@ -86,7 +80,7 @@ def era5(data, quick):
     day, day_course = daily_cycle(training)
     like, course, shown = {}, {}, {"daily cycle": (day, "by regression")}
     for name, runs in found.items():
-        for maps, weights, _, _ in runs:
+        for maps, weights, _ in runs:
             large = explained(maps, weights)
             cosine, at = (one[0] for one in best_cosines(day[None], maps[large]))
             like.setdefault(name, []).append(cosine)
@@ -100,7 +94,7 @@ def era5(data, quick):
         measure("coverage of 90% intervals", 0.9, report["coverage"], tie=0.01),
         measure("best cosine with the daily cycle's map", "higher", like, 2, 0.01),
         measure("best correlation with the daily cycle", "higher", course, 2, 0.01),
-        measure("components", None, report["count"], 0), measure("seconds", None, report["seconds"], 1)]}
+        measure("components", None, report["count"], 0)]}
 
 
 def daily_cycle(hours):
@@ -138,7 +132,7 @@ def elnino(data, quick):
     begins, ends = np.isin(years, STRONG).astype(float), np.isin(years - 1, STRONG).astype(float)
     onset, decay, lines = {}, {}, {}
     for name, runs in fits(rows, (12,), sweeps, options, ours.SEEDS, white=True).items():
-        for maps, weights, _, _ in runs:
+        for maps, weights, _ in runs:
             of_begin = [abs(correlation(column, begins)) for column in weights.T] or [0]
             of_end = [abs(correlation(column, ends)) for column in weights.T] or [0]
             onset.setdefault(name, []).append(max(of_begin))
@@ -151,7 +145,7 @@ def elnino(data, quick):
         measure("coverage of 90% intervals", 0.9, everything["coverage"], tie=0.01),
         measure("correlation with years of onset", "higher", onset, 2, 0.02),
         measure("correlation with years after", "higher", decay, 2, 0.02),
-        measure("components", None, everything["count"], 1), measure("seconds", None, everything["seconds"], 2)]}
+        measure("components", None, everything["count"], 1)]}
 
 
 def signed(line):

@@ -1,7 +1,5 @@
 """Handwritten digits: hidden cells of later writers' digits, and a linear classifier on the weights."""
 
-import time
-
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.decomposition import NMF, PCA, FastICA
@@ -53,9 +51,9 @@ def run(data, quick):
     hidden = linear.hide(test.shape, 11)
     mean = training.mean(0)
     sweeps = 20 if quick else SWEEPS
-    r2, right, count, seconds, shown = {}, {}, {}, {}, {}
+    r2, right, count, shown = {}, {}, {}, {}
     for seed in ours.SEEDS:
-        model, took = ours.fit(training.reshape(-1, 8, 8), sweeps, seed)
+        model = ours.fit(training.reshape(-1, 8, 8), sweeps, seed)
         signal, both = ours.predict(model, test, hidden, (8, 8))
         weights = [model.infer(rows.reshape(-1, 8, 8))[0] for rows in (training, test)]
         r2.setdefault("issfa", []).append(linear.r2(both, test, hidden, mean))
@@ -64,17 +62,14 @@ def run(data, quick):
         plain = [np.linalg.lstsq(ours.features(model).T, (rows - mean).T, rcond=None)[0].T for rows in (training, test)]
         right.setdefault("issfa, weights by least squares", []).append(accuracy(plain[0], labels[:cut], plain[1], labels[cut:]))
         count.setdefault("issfa", []).append(model.n_components_)
-        seconds.setdefault("issfa", []).append(took)
         shown.setdefault("issfa", ours.features(model))
     best = linear.choose(training, linear.probabilistic, CANDIDATES)
     best_nmf = linear.choose(training, lambda rows, ks: [linear.Linear(peer("NMF", k).fit(rows).components_, rows) for k in ks], CANDIDATES)
     for kind in ("PCA", "FastICA", "NMF"):
         for k, label in ((best_nmf if kind == "NMF" else best, "by cross-validation"), (count["issfa"][0], "as many as issfa")):
             name = f"{kind}, {label}"
-            start = time.perf_counter()
             varying = training.std(0) > 0
             fit = peer(kind, k).fit(training[:, varying])
-            seconds[name] = time.perf_counter() - start
             features = np.zeros((k, 64))
             features[:, varying] = components(fit)
             r2[name] = linear.r2(linear.predictions(linear.Linear(features, training), test, hidden)[0], test, hidden, mean)
@@ -87,7 +82,7 @@ def run(data, quick):
     return {"sweeps": sweeps, "bars": ["all 64 pixels"], "measures": [
         measure("R2 of hidden cells", "higher", r2, tie=0.002),
         measure("accuracy of the classifier", "higher", right, tie=0.005),
-        measure("components", None, count, 0), measure("seconds", None, seconds, 1)]}
+        measure("components", None, count, 0)]}
 
 
 def figure_words(_):

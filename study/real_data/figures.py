@@ -33,7 +33,7 @@ def images(name, rows, shape, title, n, captions=None, origin="upper", size=0.95
             place = places[at][column]
             bare(place)
             if column == 0:
-                place.set_ylabel(label)
+                place.set_ylabel(label.replace(", ", ",\n"))
             if column >= len(images_of) or images_of[column] is None:
                 continue
             image = np.asarray(images_of[column], float).reshape(shape)

@@ -33,7 +33,7 @@ RULES = """## What is the same for everybody
   the data (`missing="impute"`), 40 kept draws, each with 25 draws of the noise at hidden cells given that at visible ones. Of peers:
   the normal interval of the model above.
 - Where a table has two numbers with a stroke, they are those of issfa's two seeds (or of the two halves, windows and so on that the text
-  names). Seconds are those of fits on 2 cores of one machine that others used too: good for orders of magnitude.
+  names).
 """
 NOT_DONE = """## What was not compared
 
@@ -156,8 +156,8 @@ def section(name, part, module):
             why = reason(module, measure) if kind == "loss" else ""
             text.append(f"- {word}: {sentence(measure, best)}{why}.")
     text += ["", *[f"![{words}](images/study-real/{file}.png)\n" for file, words in module.figure_words(part)]]
-    if part.get("note"):
-        text.append(part["note"] + "\n")
+    if getattr(module, "NOTE", ""):
+        text.append(module.NOTE + "\n")
     text += [f"Settings. {module.SETTINGS.format(**part)}\n", f"Data: {CREDITS[name]}\n", f"*Made with {made}; {versions['cores']} cores.*\n"]
     return "\n".join(text)
 
