@@ -30,7 +30,7 @@ WHY = {
     "decoding": "with so few volumes it is about one standard error (0.04); with weights by least squares on issfa's features a third of it goes",
     "reproducibility": "CanICA takes volumes that it smooths by 6 mm and keeps the peaks of its maps only, which are easier to find again than whole maps of volumes as they are; maps of PCA, which are whole too, "
                        "agree less than issfa's or about as much",
-    "largest": "issfa divides the response to pictures between features that overlap (see its first two maps), and weights are 0 where a feature is not needed, at other volumes in every run",
+    "largest": "issfa divides the response to pictures between features that overlap (see its first two maps), and each of them has a part of it",
 }
 
 
@@ -140,7 +140,7 @@ def run(data, quick):
         measure("decoding", "higher", {name: np.mean(values) for name, values in report["accuracy"].items()}, 3, 0.01),
         measure("reproducibility, all maps", "higher", repeated, 2, 0.01),
         measure("reproducibility, ten best", "higher", best_ten, 2, 0.01),
-        measure("largest synchrony", "higher", most, 2, 0.01), measure("ten largest", "higher", ten, 2, 0.01),
+        measure("largest synchrony", "higher", most, 2, 0.01), measure("ten largest synchronies", "higher", ten, 2, 0.01),
         measure("synchronous components", None, above, 0),
         measure("components", None, {name: np.mean(values) for name, values in report["count"].items()}, 0)]}
 

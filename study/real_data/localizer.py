@@ -11,15 +11,16 @@ NEEDS = ["localizer/bold.nii.gz"]
 SWEEPS, K = 120, 20
 TITLE = "Localizer"
 ABOUT = """One run of 82 volumes of 53 x 53 x 27 (4 mm, {sites} sites inside the head), blocks of sounds and pictures. Mean and straight line are taken out of every site, which is then
-divided by its standard deviation. Reproducibility, as for Haxby: maps of two seeds on the whole series, and maps of the first and of the last 41 volumes. PCA gives the same maps with any seed.
+divided by its standard deviation. Reproducibility, as for Haxby: maps of two seeds on the whole series, and maps of the first and of the last 41 volumes. PCA of scikit-learn takes a randomised solver at this size, so that its last components depend on the seed.
 The data have no table of events; the maps shown are those with the largest share of their squares in a box about the visual cortex (the rear fifth of the head's extent) and about both auditory
-cortices (the outer quarters from left to right, the middle of the extent from back to front and from bottom to top; the smaller of left and right, doubled). Mind that issfa finds fewer features in half of the series, and that fewer maps are easier to find again."""
+cortices (the outer quarters from left to right, the middle of the extent from back to front and from bottom to top; the smaller of left and right, doubled). Mind that issfa finds fewer features in half of the series, and that fewer maps are easier to find again: its lead between the
+halves is over fewer pairs."""
 SETTINGS = """issfa: `ISSFA(sweeps={sweeps}, random_state=1 and 2)`, sites outside of the head NaN, else the defaults. nilearn: `CanICA(n_components={k}, mask=mask, random_state=0 and 1)`, else the
 defaults; scikit-learn: `PCA({k}, random_state=0 and 1)`. The halves are fitted with the first seed."""
 NOTE = """Looked at over the anatomy: CanICA's visual map is the occipital cortex and nothing else; issfa's and PCA's hold it too, with much of the rim of the brain beside it. In the auditory boxes CanICA has a map on both
 sides that stands out, though as high as the lower sensorimotor cortex, so that it need not be the auditory cortex; issfa and PCA have no map there that one would call auditory."""
 WHY = {
-    "seeds": "PCA has no chance in it, and CanICA takes the best of ten starts; issfa's chain, which is short here, ends in one of many nearly equally good ways to divide features that overlap",
+    "seeds": "PCA has one answer but for its last components, and CanICA takes the best of ten starts; issfa's chain, which is short here, ends in one of many nearly equally good ways to divide features that overlap",
     "share": "CanICA looks for maps that are independent and so stand out at few sites, and keeps their peaks; issfa asks for smooth maps that few volumes use. With blocks half of the volumes use a map, and nothing "
              "asks it to be confined: as for PCA, what responds together stays together",
 }

@@ -32,6 +32,8 @@ RULES = """## What is the same for everybody
 - **Coverage** is the share of hidden cells in their central 90% interval. Of issfa: one more fit with the visible cells of test rows among
   the data (`missing="impute"`), 40 kept draws, each with 25 draws of the noise at hidden cells given that at visible ones. Of peers:
   the normal interval of the model above.
+- Reasons why a peer is better are what figures and further rows of the tables suggest; only those that a row of its own shows
+  were tested.
 - Where a table has two numbers with a stroke, they are those of issfa's two seeds (or of the two halves, windows and so on that the text
   names).
 """
@@ -103,7 +105,7 @@ def verdict(measure, bars):
 
 def sentence(measure, best):
     value = lambda method: f"{np.mean(measure['values'][method]):.{measure['digits']}f}"  # noqa: E731
-    return f"{measure['name']} {value('issfa')}, {best} {value(best)}"
+    return f"{measure['name']}: {value('issfa')} against {value(best)} ({best})"
 
 
 def verdicts(name, part):
@@ -127,7 +129,7 @@ def opening(results, parts):
         if found["lead"]:
             leads.append(f"**{parts[name].TITLE}**: " + "; ".join(sentence(*one) for one in found["lead"]))
     lost = f"Of {sum(n.values())} comparisons with the best peer issfa loses {n['loss']}, is level in {n['tie']} and leads in {n['lead']}."
-    text = f"{lost} It loses here (issfa's figure first, then the best peer's). " + ". ".join(losses) + "."
+    text = f"{lost} It loses here (issfa's figure against the best peer's). " + ". ".join(losses) + "."
     return text + "\n\nIt leads here. " + ". ".join(leads) + ".\n"
 
 
@@ -143,7 +145,7 @@ def summary(results, parts):
 
 def reason(module, measure):
     """Why a peer is better, as the module says for measures with such a name."""
-    return next((f": {why}" for part, why in module.WHY.items() if part in measure["name"]), "")
+    return next((f"; {why}" for part, why in module.WHY.items() if part in measure["name"]), "")
 
 
 def section(name, part, module):
@@ -154,7 +156,7 @@ def section(name, part, module):
     for kind, word in (("loss", "A peer is better"), ("tie", "Level"), ("lead", "issfa leads")):
         for measure, best in found[kind]:
             why = reason(module, measure) if kind == "loss" else ""
-            text.append(f"- {word}: {sentence(measure, best)}{why}.")
+            text.append(f"- {word}, {sentence(measure, best)}{why}.")
     text += ["", *[f"![{words}](images/study-real/{file}.png)\n" for file, words in module.figure_words(part)]]
     if getattr(module, "NOTE", ""):
         text.append(module.NOTE + "\n")

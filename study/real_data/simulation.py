@@ -28,8 +28,8 @@ are those of all threads."""
 SETTINGS = """`issfa simulate --preset paper --rows {rows} --heldout-rows {heldout} --grid {grid} --features {features} --noise-kind sites --seed {seed}`; `issfa fit sim/observations.npy --grid {grid} --sweeps {sweeps}
 --keep-draws 40 --seed 1`, else the defaults (and once with `--center none`); `FactorAnalysis({features}, random_state=0)`, and with `rotation="varimax"`; mofapy2: one view, one group, `factors={features}`, `iter=500`, `seed=1`, else
 the defaults (spike and slab on its weights, which are our features). MOFA has no transformation of new rows: their factors have a standard normal prior, given the means of its weights and noise."""
-NOTE = """issfa's intervals are honest with `--center none` only, which is how the data were made. With the default, the means of the sites are subtracted and added back as if they were known: in rows that use few
-features the intervals are then narrower than the error of the means. The peers' intervals take loadings and noise for known, and are too narrow for that reason."""
+NOTE = """issfa's intervals are honest with `--center none` only, which is how the data were made. With the default, the means of the sites are subtracted and added back as if they were known; in rows that use few
+features, it seems, the intervals are then narrower than the error of the means. The peers' intervals take loadings and noise for known, and are too narrow for that reason."""
 WHY = {"seconds": "one answer costs less than hundreds of draws from a posterior"}
 
 
