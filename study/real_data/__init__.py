@@ -1,0 +1,1 @@
+"""The comparison of issfa with other packages on real data."""
