@@ -26,6 +26,9 @@ function tickLabel(tick, step, log) {
   return figure(tick, Math.max(1, Math.min(9, Math.floor(Math.log10(Math.abs(tick)) + 1e-9) - power + more)));
 }
 
+// Room for the longest label; panels beside each other are alike where labels are short.
+const widthOfLabels = (_, labels) => Math.max(68, 18 + 7 * Math.max(0, ...(labels ?? []).map((text) => text.length)));
+
 // Lines over one x: series are {name, values, colour, dash, fill, scale, points}; marks are {at, label}.
 function lineChart(host, { x, series, marks = [], height = 150, log = false, range = null, xLabel = "", xName = xLabel || "x", yLabel = "", second = false, logX = false, label }) {
   const clean = (values) => Array.from(values, (value) => (isFinite(value) ? value : null));
@@ -38,7 +41,7 @@ function lineChart(host, { x, series, marks = [], height = 150, log = false, ran
     cursor: { points: { size: 5 } },
     scales: { x: { time: false, distr: logX ? 3 : 1 }, y: { distr: log ? 3 : 1, ...(range ? { range } : {}) }, ...(second ? { second: { range: [0, 1] } } : {}) },
     axes: [{ ...axis, label: xLabel || undefined, labelSize: 16, size: xLabel ? 30 : 26, labelFont: axis.font, space: 60, ...steps(data[0], logX) },
-      { ...axis, size: 68, space: height < 160 ? 18 : 30, ...steps(data.slice(1).flat(), log), label: yLabel || undefined, labelSize: 14, labelFont: axis.font, values: (_, ticks, axis, space, step) => ticks.map((tick) => (tick === null ? "" : tickLabel(tick, step, log))) }],
+      { ...axis, size: widthOfLabels, space: height < 160 ? 18 : 30, ...steps(data.slice(1).flat(), log), label: yLabel || undefined, labelSize: 14, labelFont: axis.font, values: (_, ticks, axis, space, step) => ticks.map((tick) => (tick === null ? "" : tickLabel(tick, step, log))) }],
     series: [{ label: xName }, ...series.map((one, at) => ({
       label: one.name, stroke: one.colour || (at ? PALETTE[at % PALETTE.length] : inkOf("--accent")), width: one.width ?? 1.25, dash: one.dash, fill: one.fill, scale: one.scale || "y",
       points: { show: one.points ?? false, size: 4 }, value: (_, value) => figure(value), spanGaps: false,
@@ -92,8 +95,8 @@ function barChart({ counts, labels, low, high, width = 320, height = 120, colour
   const ctx = canvas.getContext("2d");
   ctx.scale(ratio, ratio);
   ctx.font = "11px system-ui, sans-serif";
-  const [left, bottom] = [34, height - (xLabel ? 32 : 18)];
   const most = Math.max(1e-12, ...counts);
+  const [left, bottom] = [Math.max(34, ctx.measureText(figure(most)).width + 6), height - (xLabel ? 32 : 18)];
   const slot = (width - left - 6) / counts.length;
   ctx.fillStyle = inkOf("--quiet");
   ctx.textAlign = "right";
