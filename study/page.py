@@ -42,8 +42,8 @@ GRIDS = {
     "noise": ("Noise", "With little noise every method sees the features, with much none does: the advantage is largest in between. With the most noise some of iSSFA's "
               "features are copies of one another, as the last column shows."),
     "rows": ("Rows", "More rows help everyone; structure is worth most where rows are few."),
-    "density": ("Density", "Sparsity is what tells features from their mixtures. Where most rows use a feature (0.8) iSSFA still reconstructs best, but its features are mixtures "
-                "of true ones, and FastICA, which asks for independence and not for zeros, recovers them better."),
+    "density": ("Density", "Sparsity is what tells features from their mixtures. Where most rows use a feature (0.8) four chains of five find the features nearly as well as the "
+                "true weights would give them, far ahead of FastICA; one (seed 24) still holds mixtures after its 300 sweeps, as the spread shows, and FastICA is ahead of it."),
     "theta": ("Smoothness", "From features that are nearly white, where structure cannot help and does not hurt, to features that vary over the whole image."),
 }
 
