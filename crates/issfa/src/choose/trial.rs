@@ -30,6 +30,9 @@ impl Setting {
     }
 }
 
+/// A trial may have so many features, however few the rows.
+const FEWEST_AT_MOST: usize = 20;
+
 /// The trials made so far, and what all have in common.
 pub(super) struct Trials<'a> {
     rows: &'a Rows,
@@ -68,8 +71,8 @@ impl<'a> Trials<'a> {
     /// Tries a setting and gives its place among those made; nothing where a stop came first.
     pub fn make(&mut self, setting: Setting) -> Result<Option<usize>> {
         let start = Instant::now();
-        let settings = of_trial(&self.checked.settings, &setting);
-        let checked = settings.check()?;
+        let n_rows = self.divisions.first().map_or(0, |division| division.lengths().iter().sum());
+        let checked = of_trial(&self.checked.settings, &setting, n_rows).check()?;
         self.observer.note(&format!("trying {}", setting.shown()));
         let (mut blocks, mut n_held, mut features, mut noise) = (Vec::new(), 0, 0.0, 0.0);
         for fold in 0..self.divisions.len() {
@@ -133,14 +136,17 @@ impl<'a> Trials<'a> {
     }
 }
 
-/// The settings of a short fit: one chain of so many sweeps, of which nothing is kept but draws.
-fn of_trial(settings: &Settings, setting: &Setting) -> Settings {
+/// The settings of a short fit: one chain of so many sweeps, of which nothing is kept but draws. Where too little is taken for
+/// noise features multiply without end; more than half as many as rows need not be seen.
+fn of_trial(settings: &Settings, setting: &Setting, n_rows: usize) -> Settings {
+    let most = (n_rows / 2).max(FEWEST_AT_MOST);
     let target_r2 = setting.target_r2.map(|target| target.to_string()).or(settings.target_r2.clone());
     let structure = Some(setting.structure.clone()).filter(|text| !text.is_empty());
     Settings {
         structure,
         target_r2,
         chains: 1,
+        max_features: Some(settings.max_features.map_or(most, |wanted| wanted.min(most))),
         until: Until::Sweeps,
         time_budget: None,
         reconstruct: false,
