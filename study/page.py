@@ -39,12 +39,12 @@ WHY = """### Where these figures differ from the paper's, and why
 """
 
 GRIDS = {
-    "noise": ("Noise", "With little noise every method sees the features, with much none does: the advantage is largest in between. With the most noise some of iSSFA's "
-              "features are copies of one another, as the last column shows."),
+    "noise": ("Noise", "With little noise every method sees the features, with much none does: the advantage is largest in between. With the most noise few features persist: "
+              "draws of the others are too unlike each other to be taken for the same feature. Of isFA none persist there, which makes its E_r 20."),
     "rows": ("Rows", "More rows help everyone; structure is worth most where rows are few."),
     "density": ("Density", "Sparsity is what tells features from their mixtures. Where most rows use a feature (0.8) four chains of five find the features nearly as well as the "
                 "true weights would give them, far ahead of FastICA; one (seed 24) still holds mixtures after its 300 sweeps, as the spread shows, and FastICA is ahead of it."),
-    "theta": ("Smoothness", "From features that are nearly white, where structure cannot help and does not hurt, to features that vary over the whole image."),
+    "theta": ("Smoothness", "From features that are nearly white, where structure cannot help (and FastICA is a little ahead, since not all ten features persist), to features that vary over the whole image."),
 }
 
 
@@ -218,8 +218,8 @@ def coverage(results):
         "rows, and of noise-free held-out rows. Intervals come from 19 or 39 kept draws, by ranks: if the truth were one more draw, exactly 90% would "
         "hold it ([crates/issfa/src/evaluate/coverage.rs](../crates/issfa/src/evaluate/coverage.rs)). `issfa evaluate --truth` gives these figures.\n",
         table(["study", "features", "training rows", "held-out rows"], rows),
-        "Reconstructions are near 90% throughout. Features are too, but for two rows: where 80% of the rows use each feature one chain holds mixtures of the "
-        "true features and is too sure of them, and the smoothest features are few numbers each and so alike that some are mixed or missed. The simulation draws "
+        "Reconstructions are near 90% throughout. Features are too, but for the smoothest, which are few numbers each and so alike that some are mixed or missed. "
+        "Features that are found count: where 80% of the rows use each feature one chain finds 6 of 10. The simulation draws "
         "weights with standard deviations of 7 to 10 around 1 and normalises the features, neither of which is the prior, and kept draws of one "
         "chain are not independent; neither seems to matter much.\n"])
 
