@@ -88,6 +88,8 @@ function tidyCharts() {
 
 // Bars of counts between edges, or over labels; drawn at the resolution of the screen.
 function barChart({ counts, labels, low, high, width = 320, height = 120, colour = inkOf("--accent"), label, xLabel = "" }) {
+  // Drawn for the page's width: made smaller afterwards its labels could not be read.
+  width = Math.min(width, Math.max(240, document.documentElement.clientWidth - 32));
   const canvas = el("canvas", { role: "img", "aria-label": label, class: "chart", style: `max-width:${width}px` });
   const ratio = devicePixelRatio || 1;
   canvas.width = width * ratio;
