@@ -25,6 +25,7 @@ import mixing
 import numpy as np
 import page
 import peers
+import results_file
 import scipy
 import sklearn
 from trial import pca_error, trial
@@ -138,21 +139,6 @@ def study_mixing(results):
 PARTS = {"paper": study_paper, "grids": study_grids, "structures": study_structures, "mixing": study_mixing}
 
 
-def rounded(value):
-    """Six digits are enough for anything here."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {name: rounded(entry) for name, entry in value.items()}
-    return [rounded(entry) for entry in value] if isinstance(value, list) else value
-
-
-def save(results):
-    """A line a part, in the order of the page."""
-    lines = [f"{json.dumps(part)}: {json.dumps(rounded(results[part]))}" for part in PARTS if part in results]
-    RESULTS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-
-
 def versions():
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     return {"issfa": f"{program.call('--version').split()[-1]} ({commit})", "python": platform.python_version(), "numpy": np.__version__,
@@ -211,7 +197,7 @@ def main():
             print(f"{part}:", flush=True)
             PARTS[part](results)
             results[part]["versions"] = versions()
-            save(results)
+            results_file.save(results, PARTS, RESULTS)
     page.write(results)
 
 

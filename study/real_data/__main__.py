@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 import program
+import results_file
 
 from . import climate, digits, figures, haxby, localizer, neurons, page, simulation
 
@@ -34,21 +35,6 @@ def versions(name):
     wanted = ["numpy", "scipy", *PACKAGES[name], "matplotlib"]
     return {"issfa": f"{importlib.metadata.version('issfa')} ({commit})", "python": platform.python_version(),
             **{package: importlib.metadata.version(package) for package in wanted}, "cores": os.cpu_count()}
-
-
-def rounded(value):
-    """Six digits are enough for anything here."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {name: rounded(entry) for name, entry in value.items()}
-    return [rounded(entry) for entry in value] if isinstance(value, list) else value
-
-
-def save(results, path):
-    """A line a data set, in the order of the page."""
-    lines = [f"{json.dumps(part)}: {json.dumps(rounded(results[part]))}" for part in PARTS if part in results]
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def wrong(words):
@@ -88,7 +74,7 @@ def main():
             print(f"{name}:", flush=True)
             part = {**PARTS[name].run(folder, options.quick), "versions": versions(name)}
             # Read again: data sets may be run side by side.
-            save({**stored(), name: part}, path)
+            results_file.save({**stored(), name: part}, PARTS, path)
             print(page.table_of(part), flush=True)
     results = stored()
     page.write({name: results[name] for name in PARTS if name in results}, PARTS)

@@ -7,7 +7,6 @@ use super::grid::show_grid;
 use super::nifti::Header;
 use super::read::RowSource;
 use super::read::memory::Remembered;
-use super::read::part::Part;
 use super::read::picked::Picked;
 use super::rows::Rows;
 use super::runs::NamedRun;
@@ -135,7 +134,7 @@ impl Observations {
         };
         let (mut parts, mut first): (Vec<Arc<dyn RowSource>>, _) = (Vec::new(), 0);
         for run in runs {
-            parts.push(Arc::new(Part::new(source.clone(), first, run.n_rows)));
+            parts.push(Arc::new(Picked::stretch(source.clone(), first..first + run.n_rows)));
             first += run.n_rows;
         }
         assert_eq!(first, source.n_rows(), "runs name every row");
@@ -155,7 +154,7 @@ impl Observations {
                 let problem = format!("{} has a run of {n_rows} rows: none would be left", source.path().display());
                 return Err(Error::setting("drop-volumes", n_dropped, problem));
             }
-            Ok(Arc::new(Part::new(source.clone(), n_dropped, n_rows - n_dropped)))
+            Ok(Arc::new(Picked::stretch(source.clone(), n_dropped..n_rows)))
         };
         let parts = self.sources.iter().map(part).collect::<Result<Vec<_>>>()?;
         self.set_sources(parts);

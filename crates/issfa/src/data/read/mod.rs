@@ -9,7 +9,6 @@ pub mod memory;
 pub mod nifti;
 pub mod npy;
 pub mod npz;
-pub mod part;
 pub mod picked;
 pub mod pictures;
 pub mod places;

@@ -1,8 +1,10 @@
-//! Some of the rows of another source, in its order: those that a fit is to see, or those that it is not.
+//! Some of the rows of another source, in its order: one of several runs in an array, a run without its first volumes, those
+//! that a fit is to see, or those that it is not.
 
 use super::{RowSource, rows_asked_for};
 use crate::data::nifti::Header;
 use crate::error::Result;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,6 +23,12 @@ impl Picked {
         assert!(rows.last().is_none_or(|last| *last < source.n_rows()), "rows lie within their source");
         let names = source.row_names().map(|names| rows.iter().map(|&row| names[row].clone()).collect());
         Picked { source, rows, names }
+    }
+
+    /// Rows that follow each other, at least one.
+    pub fn stretch(source: Arc<dyn RowSource>, rows: Range<usize>) -> Picked {
+        assert!(!rows.is_empty(), "a stretch has a row");
+        Picked::new(source, rows.collect())
     }
 }
 
