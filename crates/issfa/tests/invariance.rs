@@ -124,6 +124,17 @@ fn masks_and_missing_cells() {
     check(&cases.into_iter().enumerate().map(one).collect::<Vec<_>>());
 }
 
+/// Of more than ten rows some are offered features of their own, others not.
+#[test]
+fn offers_to_some_rows() {
+    let one = |(seed, tails): (u64, Option<f64>)| {
+        let tiny = Tiny { n_rows: 16, weight_tails: tails, ..Tiny::default() };
+        let subject = Subject::Kernels(vec![Kernel::UniqueFeatures]);
+        (format!("16 rows, tails {tails:?}: {}", subject.name()), run(&tiny, &subject, seed, repeats()))
+    };
+    check(&[(601, None), (602, Some(4.0))].map(one));
+}
+
 /// Every kernel that asks what weights are drawn from, and the whole sweep, with Student weights.
 #[test]
 fn student_weights() {

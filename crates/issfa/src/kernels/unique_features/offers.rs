@@ -29,7 +29,7 @@ pub(super) fn make<R: Real>(
     state: &State<R>,
     round: Round,
 ) -> (Vec<Candidate>, Vec<[Newborn; SHOWN]>) {
-    let share = share_of_rows(model, state);
+    let share = share_of_rows(state.loadings.counts(), state.loadings.n_rows(), model.domain.is_whole());
     let mut chosen = round.stream(Purpose::UniqueCounts, 0);
     let mut offers = (Vec::new(), Vec::new());
     for row in 0..state.loadings.n_rows() {
@@ -56,11 +56,10 @@ pub(super) fn make<R: Real>(
 }
 
 /// The share of rows that get an offer, by a count of operations; of features that several rows share only.
-fn share_of_rows<R>(model: &Model<R>, state: &State<R>) -> f64 {
-    let shared = state.loadings.counts().iter().filter(|count| **count > 1);
-    let n_rows = state.loadings.n_rows();
+fn share_of_rows(counts: &[usize], n_rows: usize, is_whole: bool) -> f64 {
+    let shared = counts.iter().filter(|count| **count > 1);
     let per_row = shared.clone().sum::<usize>() as f64 / n_rows as f64;
-    expected(n_rows, shared.count(), per_row, model.domain.is_whole()) / n_rows as f64
+    expected(n_rows, shared.count(), per_row, is_whole) / n_rows as f64
 }
 
 /// How many rows of `n_rows` get an offer, on average, if they use `per_row` of `n_features`.
@@ -167,6 +166,19 @@ mod tests {
         let far = [-1e6, 1e6, 0.0];
         assert_eq!(draw(ln_prior, &far, &mut stream), Some(1), "nothing overflows");
         assert_eq!(draw(f64::NEG_INFINITY, &far[..1], &mut stream), None, "nothing is born at a rate of 0");
+    }
+
+    #[test]
+    fn what_an_offer_changes_does_not_choose_rows() {
+        let (shared, both) = ([900, 40, 2, 700], [900, 1, 40, 2, 1, 700, 1]);
+        for is_whole in [true, false] {
+            assert_eq!(share_of_rows(&shared, 1000, is_whole), share_of_rows(&both, 1000, is_whole));
+        }
+        let more = [shared, shared].concat();
+        assert!(
+            share_of_rows(&more, 100_000, true) > share_of_rows(&shared, 100_000, true),
+            "it is not the least share"
+        );
     }
 
     #[test]
