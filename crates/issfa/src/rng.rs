@@ -52,6 +52,10 @@ pub enum Purpose {
     PairRotation = 26,
     /// Which features change their sign.
     SignFlip = 27,
+    /// Who stays with features that few rows use (part 0), and, by feature (part 1), what others choose.
+    FewRows = 28,
+    /// Such a feature, drawn anew, by feature and tile.
+    FewRowsFeature = 29,
     /// Rows that were not part of the fit, by row.
     NewRows = 30,
     /// Which cells are hidden for a test.

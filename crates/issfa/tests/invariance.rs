@@ -135,6 +135,17 @@ fn offers_to_some_rows() {
     check(&[(601, None), (602, Some(4.0))].map(one));
 }
 
+/// More rows than are asked about a feature, and more than may use one that few rows use.
+#[test]
+fn few_rows_of_many() {
+    let one = |(seed, tails): (u64, Option<f64>)| {
+        let tiny = Tiny { n_rows: 48, weight_tails: tails, ..Tiny::default() };
+        let subject = Subject::Kernels(vec![Kernel::FewRows]);
+        (format!("48 rows, tails {tails:?}: {}", subject.name()), run(&tiny, &subject, seed, repeats() / 4))
+    };
+    check(&[(651, None), (652, Some(4.0))].map(one));
+}
+
 /// Every kernel that asks what weights are drawn from, and the whole sweep, with Student weights.
 #[test]
 fn student_weights() {
@@ -162,6 +173,7 @@ fn student_weights() {
     cases.push(("mask and holes: ", holes, whole_sweep()));
     cases.push(("one degree of freedom: ", Tiny { weight_tails: Some(1.0), ..tiny() }, whole_sweep()));
     cases.push(("", tiny(), whole_sweep()));
+    cases.push(("", tiny(), alone(Kernel::FewRows)));
     let one = |(seed, (name, tiny, subject)): (usize, (&str, Tiny, Subject))| {
         (format!("Student weights, {name}{}", subject.name()), run(&tiny, &subject, 701 + seed as u64, repeats()))
     };

@@ -7,7 +7,7 @@ use issfa::comm::Solo;
 use issfa::lab::kernels::pair_rotation::plane::{ChunkUses, ChunkView, Pair, Rotation, RowView, UsesOfChunk};
 use issfa::lab::kernels::pair_rotation::uses::BOTH;
 use issfa::lab::kernels::{
-    Phase, Turn, features, ibp_repulsion, ibp_strength, local_precisions, noise, pair_rotation, rescale,
+    Phase, Turn, features, few_rows, ibp_repulsion, ibp_strength, local_precisions, noise, pair_rotation, rescale,
     shared_activations::FeatureTerms, sign_flip, theta, unique_features, weight_means, weight_precisions,
 };
 use issfa::lab::model::log_joint::{ln_gamma_density, ln_joint, ln_normal_density, ln_student_density, ln_weights};
@@ -379,6 +379,54 @@ fn ln_gain_by_joint(
 fn ln_evidence(residual: &[f64], energy: f64, variances: &[f64], noise_variance: f64) -> f64 {
     let (residual, variances) = (filled_up(residual, 0.0), filled_up(variances, 0.0));
     unique_features::ln_evidence(&residual, energy, &variances, noise_variance)
+}
+
+/// What a feature gains by the rows that use it, itself integrated out, and its density given them.
+fn gain_and_density(model: &Model<f64>, state: &State<f64>, feature: usize) -> (f64, f64) {
+    let precisions = model.spectrum.precisions(&state.theta());
+    let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
+    let uses: Vec<(f64, Vec<f64>)> = (0..N_ROWS)
+        .filter_map(|row| {
+            let entry = state.loadings.row(row).iter().find(|entry| entry.feature == feature)?;
+            let explained = simulate::noiseless_row(&with_entry(state, row, feature, None), row);
+            Some((entry.weight, model.data.row(row).iter().zip(explained).map(|(y, m)| y - m).collect()))
+        })
+        .collect();
+    let (noise, energy) = (state.noise_variance, uses.iter().map(|(weight, _)| weight * weight).sum::<f64>());
+    let at_mode = |(v, value): (usize, f64)| {
+        let precision = precisions[v] + energy / noise;
+        let pull: f64 = uses.iter().map(|(weight, residual)| weight * residual[v]).sum();
+        ln_normal_density(value, NormalPrior { mean: pull / noise / precision, precision })
+    };
+    let density = state.features.feature(feature).into_iter().enumerate().map(at_mode).sum();
+    let uses = uses.iter().map(|(weight, residual)| (*weight, &residual[..]));
+    (few_rows::ln_gain(uses, &filled_up(&variances, 0.0), noise), density)
+}
+
+/// A row joins a feature, which becomes another at the same time.
+#[test]
+fn rows_that_join_a_feature() {
+    on_random_states(NORMAL_MEAN, |model, state, stream| {
+        for (feature, row) in (0..state.n_features()).flat_map(|feature| (0..N_ROWS).map(move |row| (feature, row))) {
+            if state.loadings.row(row).iter().any(|entry| entry.feature == feature) {
+                continue;
+            }
+            let weight = 2.0 * simulate::normal(stream);
+            let mut moved = with_entry(state, row, feature, Some(weight));
+            let mut spectra = moved.features.to_vectors();
+            spectra[feature] = normals(model.spectrum.n_modes(), stream);
+            moved.features = FeatureSpectra::from_vectors(model.spectrum.n_modes(), &spectra);
+            let n = state.loadings.counts()[feature];
+            let prior = NormalPrior { mean: state.weight_means[feature], precision: state.weight_precisions[feature] };
+            let (before, after) = (gain_and_density(model, state, feature), gain_and_density(model, &moved, feature));
+            // The kernel counts the choice of those that stay, which the joint knows nothing of.
+            let choice = 0.5f64.ln();
+            let ratio = few_rows::ln_joining(n, N_ROWS, state.ibp_repulsion) - choice + after.0 - before.0;
+            let densities = ln_normal_density(weight, prior) + after.1 - before.1;
+            let (change, size) = ln_joint_change(model, state, &moved);
+            assert_close(ratio + densities, change, TOLERANCE, size + densities.abs(), "a row that joins");
+        }
+    });
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! its ratio identity and invariance test.
 
 pub mod features;
+pub mod few_rows;
 pub mod ibp_repulsion;
 pub mod ibp_strength;
 pub mod local_precisions;
@@ -77,6 +78,8 @@ pub enum Kernel {
     PairRotation,
     /// Mixtures pulled apart and copies joined, in the first two thirds of burn-in only.
     TidyUp,
+    /// Rows that join or leave features that few rows use \[M20\].
+    FewRows,
     /// Births and deaths of features that one row uses \[M5\].
     UniqueFeatures,
     /// The parameters of the spectral curve \[M6\].
@@ -97,12 +100,13 @@ pub enum Kernel {
 
 impl Kernel {
     /// One sweep, in order.
-    pub const DEFAULT_SWEEP: [Kernel; 13] = [
+    pub const DEFAULT_SWEEP: [Kernel; 14] = [
         Kernel::Features,
         Kernel::Noise,
         Kernel::SharedActivations,
         Kernel::PairRotation,
         Kernel::TidyUp,
+        Kernel::FewRows,
         Kernel::UniqueFeatures,
         Kernel::Theta,
         Kernel::Rescale,
@@ -122,6 +126,7 @@ impl Kernel {
             Kernel::SharedActivations => "shared_activations",
             Kernel::PairRotation => "pair_rotation",
             Kernel::TidyUp => "tidy_up",
+            Kernel::FewRows => "few_rows",
             Kernel::UniqueFeatures => "unique_features",
             Kernel::Theta => "theta",
             Kernel::Rescale => "rescale",
@@ -148,6 +153,7 @@ impl Kernel {
             Kernel::SharedActivations => shared_activations::update(model, state, projections, turn),
             Kernel::PairRotation => pair_rotation::update(model, state, projections, turn),
             Kernel::TidyUp => tidy_up::update(model, state, projections, turn),
+            Kernel::FewRows => few_rows::update(model, state, projections, turn),
             Kernel::UniqueFeatures => unique_features::update(model, state, projections, turn),
             Kernel::Theta => theta::update(model, state, turn),
             Kernel::Rescale => rescale::update(model, state, projections, turn),

@@ -94,16 +94,16 @@ impl Loadings {
         pair.iter().for_each(|&feature| self.counts[feature] = 0);
         for (row, weights) in self.rows.iter_mut().zip(weights) {
             for (feature, weight) in pair.into_iter().zip(weights) {
-                let place = row.binary_search_by_key(&feature, |entry| entry.feature);
-                match (place, weight) {
-                    (Ok(at), Some(weight)) => row[at].weight = weight,
-                    (Err(at), Some(weight)) => row.insert(at, Entry { feature, weight }),
-                    (Ok(at), None) => _ = row.remove(at),
-                    (Err(_), None) => {}
-                }
+                set(row, feature, weight);
                 self.counts[feature] += usize::from(weight.is_some());
             }
         }
+    }
+
+    /// Gives a row a new weight of a feature, or none.
+    pub fn set(&mut self, row: usize, feature: usize, weight: Option<f64>) {
+        let was_used = set(&mut self.rows[row], feature, weight);
+        self.counts[feature] = self.counts[feature] + usize::from(weight.is_some()) - usize::from(was_used);
     }
 
     /// Drops the entries of `dead` features, moves `from` to `to` for each pair, keeps the first `n_features`.
@@ -151,6 +151,18 @@ impl Loadings {
         }
         gram
     }
+}
+
+/// Gives a row a new weight of a feature, or none; whether it had one.
+fn set(row: &mut Vec<Entry>, feature: usize, weight: Option<f64>) -> bool {
+    let place = row.binary_search_by_key(&feature, |entry| entry.feature);
+    match (place, weight) {
+        (Ok(at), Some(weight)) => row[at].weight = weight,
+        (Err(at), Some(weight)) => row.insert(at, Entry { feature, weight }),
+        (Ok(at), None) => _ = row.remove(at),
+        (Err(_), None) => {}
+    }
+    place.is_ok()
 }
 
 fn count(rows: &[Vec<Entry>], n_features: usize) -> Vec<usize> {

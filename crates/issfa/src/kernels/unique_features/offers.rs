@@ -104,7 +104,7 @@ pub(super) fn choose<R: Real>(
 }
 
 /// One of those shown, or none, by their weights: 1 for none.
-fn draw(ln_prior: f64, ln_evidences: &[f64], stream: &mut Stream) -> Option<usize> {
+pub fn draw(ln_prior: f64, ln_evidences: &[f64], stream: &mut Stream) -> Option<usize> {
     let most = ln_evidences.iter().map(|evidence| ln_prior + evidence).fold(0.0, f64::max);
     let weight = |evidence: &f64| (ln_prior + evidence - most).exp();
     let total = (-most).exp() + ln_evidences.iter().map(weight).sum::<f64>();
