@@ -14,6 +14,7 @@ use crate::rng::{Purpose, Stream};
 use crate::spectral::{FeatureSpectra, Projections, TILE, sum_over_tiles};
 use pulp::{Simd, WithSimd};
 use rand::RngExt;
+use rand::seq::SliceRandom;
 
 /// Features that more rows use are left alone.
 pub const MOST_ROWS: usize = 12;
@@ -39,7 +40,10 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     }
     let precisions = model.spectrum.precisions(&state.theta());
     let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
-    for choice in choose(model, state, &precisions, turn) {
+    let mut choices = choose(model, state, &precisions, turn);
+    // Where features are stored tells of who uses them: an order by it would favour some states.
+    choices.shuffle(&mut turn.streams.stream(Purpose::FewRows, 2, 0));
+    for choice in choices {
         let mut looked_at = LookedAt::new(model, state, &choice);
         let changed = looked_at.ask(model, state, &variances, &choice, turn);
         info.proposed += choice.asked.len() as u32;
