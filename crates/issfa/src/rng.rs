@@ -52,7 +52,7 @@ pub enum Purpose {
     PairRotation = 26,
     /// Which features change their sign.
     SignFlip = 27,
-    /// Who stays with features that few rows use (part 0), and, by feature (part 1), what others choose.
+    /// Features that few rows use and who stays with them (part 0), their order (1), and, by feature, what others choose (2).
     FewRows = 28,
     /// Such a feature, drawn anew, by feature and tile.
     FewRowsFeature = 29,
@@ -62,6 +62,8 @@ pub enum Purpose {
     HiddenCells = 31,
     /// Circular shifts of time courses.
     SynchronyShifts = 32,
+    /// What was not observed of rows that may use a feature that few rows use, by feature and row.
+    FewRowsMissing = 33,
 }
 
 /// The streams of one sweep of one chain.

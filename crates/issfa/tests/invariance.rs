@@ -118,6 +118,9 @@ fn masks_and_missing_cells() {
         }
         cases.push((name, tiny.clone(), whole_sweep()));
     }
+    for (name, tiny) in [("mask", &mask), ("holes", &holes), ("mask and holes", &both)] {
+        cases.push((name, tiny.clone(), alone(Kernel::FewRows)));
+    }
     let one = |(seed, (name, tiny, subject)): (usize, (&str, Tiny, Subject))| {
         (format!("{name}: {}", subject.name()), run(&tiny, &subject, 501 + seed as u64, repeats()))
     };

@@ -3,6 +3,7 @@
 //! The counts follow the code: one line a message, in the order of the sweep. Tests compare them with what was sent. What comes
 //! to rank 0 at kept sweeps and checkpoints (all features), and in every sweep with held-out rows, is not among them.
 
+use crate::kernels::few_rows;
 use crate::kernels::unique_features::offers;
 use crate::kernels::{Kernel, pair_rotation};
 use crate::numeric::lanes::TILE;
@@ -110,6 +111,16 @@ pub fn messages(size: &Size, n_ranks: usize) -> Vec<Message> {
     let own_chunks = size.n_rows.div_ceil(pair_rotation::ROW_CHUNK) as f64 / ranks;
     list.push(message(Way::Gather, pairs, 40.0 * pair_rotation::CANDIDATES as f64 * own_chunks));
     list.push(message(Way::Gather, size.turned_pairs, t / ranks * (1.0 + 16.0 * size.active_per_row / k.max(1.0))));
+    // Of features that few rows use the means, with all rows, and what those that are asked gain.
+    let few = few_rows::expected(size.n_rows, size.n_features, size.n_grid.is_none()).min(k);
+    list.push(message(Way::Gather, 1.0, 8.0 * own_tiles * few * k));
+    list.push(message(Way::Sum, 1.0, 8.0 * t * few));
+    let asked = few_rows::ASKED as f64;
+    let per_feature = match size.n_grid {
+        Some(_) => (asked + 2.0) * columns * bytes / ranks,
+        None => 8.0 * own_tiles * asked * few_rows::SHOWN as f64,
+    };
+    list.push(message(Way::Gather, few, per_feature));
     let rounds = f64::from(size.birth_rounds);
     let per_proposal = if size.n_grid.is_some() { columns * bytes / ranks } else { 8.0 * own_tiles };
     let offers = offers::expected(size.n_rows, size.n_features, size.active_per_row, size.n_grid.is_none());
@@ -155,7 +166,8 @@ pub fn seconds_of_work(kernels: &BTreeMap<&'static str, f64>, size: &Size, n_ran
     let of_tiles = n_tiles.div_ceil(n_ranks) as f64 / n_tiles.max(1) as f64;
     let shared = |name: &str| {
         // Under a mask all ranks have all features, and work on them alike but for the draw.
-        let whole_rows = [Kernel::UniqueFeatures, Kernel::TidyUp, Kernel::Theta].map(Kernel::name).contains(&name);
+        let whole_rows =
+            [Kernel::FewRows, Kernel::UniqueFeatures, Kernel::TidyUp, Kernel::Theta].map(Kernel::name).contains(&name);
         let by_tiles = name == Kernel::Features.name() || whole_rows && size.n_grid.is_none();
         match name {
             _ if by_tiles => of_tiles,

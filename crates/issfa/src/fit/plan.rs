@@ -5,6 +5,7 @@ use crate::data::{Rows, memory};
 use crate::error::{Error, Result};
 use crate::fit::cost::{self, Network, Size};
 use crate::fit::{Prepared, Request, memory_needed};
+use crate::kernels::few_rows;
 use crate::kernels::unique_features::offers;
 use crate::kernels::{Kernel, pair_rotation};
 use crate::numeric::linalg::Real;
@@ -315,6 +316,9 @@ impl Work {
         let per_candidate = n_sites * (50.0 + 2.0 * density * k);
         if kernel == Kernel::TidyUp.name() {
             return per_candidate;
+        }
+        if kernel == Kernel::FewRows.name() {
+            return few_rows::expected(n_rows as usize, k.round() as usize, self.is_whole);
         }
         if kernel == Kernel::UniqueFeatures.name() {
             // Features are offered to more rows where there are more features.

@@ -12,7 +12,7 @@ use crate::data::observations::Watch;
 use crate::data::preprocess::Findings;
 use crate::data::{Centering, Mask, Missing, Observations, Preprocessing, Rows, memory};
 use crate::error::{Error, Result, setting};
-use crate::kernels::Kernel;
+use crate::kernels::{Kernel, few_rows};
 use crate::model::{Model, State};
 use crate::noise::{Filter, Reference, Sample};
 use crate::numeric::bytes::{Bundle, Stored};
@@ -132,6 +132,7 @@ pub fn memory_needed(
     let cells = n_rows * n_columns;
     let is_masked = n_columns < n_grid || observations.may_have_holes();
     let features = 64 * (n_grid * (2 * bytes + if is_masked { 40 } else { 0 }) + 20 * n_columns);
+    let rows_looked_at = 2 * (few_rows::ASKED + few_rows::MOST_ROWS) as u128 * n_grid * bytes;
     let data = if settings.spill.is_some() { SPILL_CHUNK_BYTES as u128 } else { cells * bytes / n_ranks };
     let coarse =
         if is_masked || settings.start == Start::Full { 0 } else { cells * bytes / coarse::SHARE as u128 / n_ranks };
@@ -139,7 +140,8 @@ pub fn memory_needed(
     let products = 64 * 8 * n_rows * (3 + rayon::current_num_threads() as u128);
     let nuisance = 2 * 8 * n_runs * n_columns * (1 + observations.covariates().n_columns() as u128);
     let reconstruction = if settings.reconstruct { 4 * n_rows * n_grid } else { 0 };
-    let all = data + coarse + u128::from(sample) + reconstruction + features + products + nuisance + (64 << 20);
+    let others = reconstruction + features + rows_looked_at + products + nuisance;
+    let all = data + coarse + u128::from(sample) + others + (64 << 20);
     u64::try_from(all).unwrap_or(u64::MAX)
 }
 

@@ -7,6 +7,7 @@ pub mod features;
 pub mod few_rows;
 pub mod ibp_repulsion;
 pub mod ibp_strength;
+mod images;
 pub mod local_precisions;
 pub(crate) mod metropolis;
 pub mod noise;

@@ -24,6 +24,8 @@ pub use domain::{Domain, FeatureDraw, Outside};
 pub use loadings::{Entry, Loadings};
 pub use pass::{FeatureConditional, OneByOne, Pass};
 pub use projections::Projections;
-pub use statistics::{mode_energies, squared_row_norms, sum_over_tiles, weighted_rows};
+pub use statistics::{
+    mode_energies, products_at_tiles, squared_row_norms, sum_over_some_tiles, sum_over_tiles, weighted_rows,
+};
 pub use tiles::{FeatureSpectra, SpectralData, Tiles};
 pub use window::{Window, residuals_at_columns};

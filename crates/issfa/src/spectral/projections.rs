@@ -109,6 +109,11 @@ impl<R> Projections<R> {
         self.columns.clone()
     }
 
+    /// Keeps the features at the columns of a window, where they are known although all else is stale.
+    pub fn keep_columns(&mut self, columns: Arc<FeatureSpectra<R>>) {
+        self.columns = Some(columns);
+    }
+
     pub(super) fn set_columns(&mut self, columns: FeatureSpectra<R>) {
         self.columns = Some(Arc::new(columns));
     }

@@ -1,10 +1,15 @@
 //! Small sums over modes: one slot a tile, added in tile order on every rank alike.
 
+use super::products::{Packed, ROWS};
 use super::{FeatureSpectra, SpectralData, TILE, Tiles};
 use crate::comm::{Comm, all_gather_values};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
+use pulp::{Simd, WithSimd};
 use std::ops::Range;
+
+/// Sums of rows are taken for so many at a time: a slot for every row and tile would be a good part of the data.
+const ROWS_AT_ONCE: usize = 1024;
 
 /// Sums over all modes of what `part` adds up over the modes of one tile, `n_sums` numbers at a time.
 ///
@@ -15,10 +20,22 @@ pub fn sum_over_tiles(
     comm: &dyn Comm,
     part: impl Fn(usize, Range<usize>, &mut [f64]) + Sync,
 ) -> Vec<f64> {
+    sum_over_some_tiles(tiles, 0..tiles.len(), n_sums, comm, part)
+}
+
+/// [`sum_over_tiles`] of some of all tiles, in ascending order.
+pub fn sum_over_some_tiles(
+    tiles: Tiles,
+    some: impl IntoIterator<Item = usize>,
+    n_sums: usize,
+    comm: &dyn Comm,
+    part: impl Fn(usize, Range<usize>, &mut [f64]) + Sync,
+) -> Vec<f64> {
     let owned = tiles.owned();
-    let mut slots = vec![0.0; owned.len() * n_sums];
-    let places = slots.chunks_mut(n_sums.max(1)).enumerate();
-    share(places, || (), |_, (at, slot)| part(owned.start + at, tiles.modes(owned.start + at), slot));
+    let here: Vec<usize> = some.into_iter().filter(|tile| owned.contains(tile)).collect();
+    let mut slots = vec![0.0; here.len() * n_sums];
+    let places = here.iter().zip(slots.chunks_mut(n_sums.max(1)));
+    share(places, || (), |_, (&tile, slot)| part(tile, tiles.modes(tile), slot));
     if tiles.is_shared() && n_sums > 0 {
         // Ranks hold consecutive tiles, so that this is the order of tiles.
         slots = all_gather_values(comm, &slots);
@@ -28,6 +45,49 @@ pub fn sum_over_tiles(
         sums.iter_mut().zip(slot).for_each(|(sum, part)| *sum += part);
     }
     sums
+}
+
+/// Inner products of all rows with some spectra over some of the tiles: rows x spectra.
+pub fn products_at_tiles<R: Real>(
+    data: &SpectralData<R>,
+    spectra: &FeatureSpectra<R>,
+    some: &[usize],
+    comm: &dyn Comm,
+) -> Vec<f64> {
+    let (n, arch) = (spectra.n_features(), pulp::Arch::new());
+    let of_rows = |first: usize| {
+        let n_rows = ROWS_AT_ONCE.min(data.n_rows() - first);
+        sum_over_some_tiles(data.tiles(), some.iter().copied(), n_rows * n, comm, |tile, modes, slots| {
+            let rows = &data.tile(tile)[first * modes.len()..][..n_rows * modes.len()];
+            let mut packed = Packed::default();
+            packed.pack(spectra.tile(tile), n, modes.len());
+            arch.dispatch(ProductsAt { rows, width: modes.len(), packed: &packed, n, slots });
+        })
+    };
+    (0..data.n_rows()).step_by(ROWS_AT_ONCE).flat_map(of_rows).collect()
+}
+
+/// The products' shares of one tile.
+struct ProductsAt<'a, R> {
+    rows: &'a [R],
+    width: usize,
+    packed: &'a Packed<R>,
+    n: usize,
+    slots: &'a mut [f64],
+}
+
+impl<R: Real> WithSimd for ProductsAt<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let mut products = vec![R::zero(); ROWS * self.n];
+        for (rows, slots) in self.rows.chunks(ROWS * self.width).zip(self.slots.chunks_mut(ROWS * self.n)) {
+            let products = &mut products[..slots.len()];
+            self.packed.inner_products(rows, products);
+            slots.iter_mut().zip(products).for_each(|(slot, x)| *slot = x.to_f64());
+        }
+    }
 }
 
 /// `sum_k S_kv^2` for every mode v; 0 at modes that are elsewhere.
@@ -47,16 +107,14 @@ pub fn mode_energies<R: Real>(spectra: &FeatureSpectra<R>) -> Vec<f64> {
 
 /// The squared norm of every row of the data.
 pub fn squared_row_norms<R: Real>(data: &SpectralData<R>, comm: &dyn Comm) -> Vec<f64> {
-    // Some rows at a time: a slot for every row and tile would be a good part of the data.
-    const AT_ONCE: usize = 1024;
     let of_rows = |first: usize| {
-        let n_rows = AT_ONCE.min(data.n_rows() - first);
+        let n_rows = ROWS_AT_ONCE.min(data.n_rows() - first);
         sum_over_tiles(data.tiles(), n_rows, comm, |tile, modes, slots| {
             let rows = data.tile(tile)[first * modes.len()..].chunks_exact(modes.len());
             slots.iter_mut().zip(rows).for_each(|(slot, row)| *slot = row.iter().map(|x| x.to_f64().powi(2)).sum());
         })
     };
-    (0..data.n_rows()).step_by(AT_ONCE).flat_map(of_rows).collect()
+    (0..data.n_rows()).step_by(ROWS_AT_ONCE).flat_map(of_rows).collect()
 }
 
 /// The features `sum_t w_tk Y_t`, one for each column of `weights` (a list of (row, weight) a feature).

@@ -280,6 +280,15 @@ impl<R: Real> FeatureSpectra<R> {
         self.n_features += 1;
     }
 
+    /// Puts another feature in the place of one.
+    pub fn set(&mut self, feature: usize, spectrum: &[R]) {
+        assert_eq!(spectrum.len(), self.tiles.n_modes, "a spectrum has one number a mode");
+        for (tile, values) in self.tiles.owned().zip(&mut self.values) {
+            let width = self.tiles.width(tile);
+            values[feature * width..(feature + 1) * width].copy_from_slice(&spectrum[self.tiles.modes(tile)]);
+        }
+    }
+
     /// Adds `n` features of zeros at the end, for [`FeatureSpectra::tiles_mut`] to fill.
     pub fn grow(&mut self, n: usize) {
         self.n_features += n;

@@ -6,17 +6,15 @@
 
 pub mod offers;
 
+use super::images::Images;
 use super::{Info, Phase, Turn, metropolis};
 use crate::model::{Entry, Loadings, Model, State, ibp, simulate};
 use crate::numeric::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Stream};
-use crate::spectral::{Domain, FeatureSpectra, Projections, SpectralData, TILE, Window};
-use crate::spectral::{residuals_at_columns, sum_over_tiles};
+use crate::spectral::{FeatureSpectra, Projections, SpectralData, TILE, sum_over_tiles};
 use pulp::{Simd, WithSimd};
-use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// During burn-in at least this many births are proposed in a round, up to this rate a row: a chain that starts with few
 /// features would otherwise propose few, and make do with mixtures of true ones before those are born.
@@ -59,10 +57,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     let precisions = model.spectrum.precisions(&state.theta());
     let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
     let mut info = Info::default();
-    let mut images = match &model.domain {
-        Domain::Modes => None,
-        Domain::Cells(window) => Some(Images::new(model, window, state, projections)),
-    };
+    let mut images = Images::of(model, state, projections);
     let with_offers = u32::from(turn.phase != Phase::BurnIn);
     for number in 0..model.birth_rounds + with_offers {
         let round = Round { turn, number };
@@ -137,37 +132,6 @@ impl Round<'_> {
     }
 }
 
-/// The features at the columns of a window, by their ids: births and deaths leave those of the others as they are.
-struct Images<'a, R> {
-    window: &'a Window,
-    columns: Arc<FeatureSpectra<R>>,
-    ids: Vec<u64>,
-}
-
-impl<R: Real> Images<'_, R> {
-    fn new<'a>(model: &Model<R>, window: &'a Window, state: &State<R>, projections: &Projections<R>) -> Images<'a, R> {
-        let columns =
-            projections.columns().unwrap_or_else(|| Arc::new(window.at_columns(&state.features, model.comm.as_ref())));
-        Images { window, columns, ids: state.feature_ids.clone() }
-    }
-
-    fn add_newborns(&mut self, state: &State<R>) {
-        let columns = Arc::make_mut(&mut self.columns);
-        let newest = self.ids.iter().copied().max().unwrap_or(0);
-        for (feature, &id) in state.feature_ids.iter().enumerate().filter(|(_, id)| **id > newest) {
-            let image = self.window.one_at_columns(state.features.stored(feature), &mut Vec::new());
-            columns.push(&image.iter().map(|x| x.to_f64()).collect::<Vec<_>>());
-            self.ids.push(id);
-        }
-    }
-
-    /// Where each feature of the state stands.
-    fn places(&self, state: &State<R>) -> Vec<usize> {
-        let place: BTreeMap<u64, usize> = self.ids.iter().enumerate().map(|(place, id)| (*id, place)).collect();
-        state.feature_ids.iter().map(|id| place[id]).collect()
-    }
-}
-
 /// Proposals from the prior for every row; rows that have nothing unique and get nothing cost one uniform number.
 fn propose<R: Real>(model: &Model<R>, state: &State<R>, round: Round) -> Vec<Candidate> {
     let n_rows = state.loadings.n_rows();
@@ -217,10 +181,7 @@ fn complete<R: Real>(
 ) -> SpectralData<R> {
     candidates.iter_mut().enumerate().for_each(|(place, candidate)| candidate.place = place);
     let rows: Vec<usize> = candidates.iter().map(|candidate| candidate.row).collect();
-    let stream_of = |row: usize| round.stream(Purpose::MissingRows, row as u64);
-    let pass = model.pass(&state.loadings);
-    let seen = residuals_at_columns(&pass, &rows, &images.columns, &images.places(state));
-    images.window.complete_residuals(&rows, &seen, state.noise_variance, stream_of)
+    images.complete(model, state, &rows, |row| round.stream(Purpose::MissingRows, row as u64))
 }
 
 fn newborn<R>(model: &Model<R>, stream: &mut impl rand::Rng) -> Newborn {
