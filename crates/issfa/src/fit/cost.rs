@@ -115,7 +115,7 @@ pub fn messages(size: &Size, n_ranks: usize) -> Vec<Message> {
     let few = few_rows::expected(size.n_rows, size.n_features, size.n_grid.is_none()).min(k);
     list.push(message(Way::Gather, 1.0, 8.0 * own_tiles * few * k));
     list.push(message(Way::Sum, 1.0, 8.0 * t * few));
-    let asked = few_rows::ASKED as f64;
+    let asked = few_rows::asked(size.n_rows, size.n_grid.is_none()) as f64;
     let per_feature = match size.n_grid {
         Some(_) => (asked + 2.0) * columns * bytes / ranks,
         None => 8.0 * own_tiles * asked * few_rows::SHOWN as f64,

@@ -132,7 +132,7 @@ pub fn memory_needed(
     let cells = n_rows * n_columns;
     let is_masked = n_columns < n_grid || observations.may_have_holes();
     let features = 64 * (n_grid * (2 * bytes + if is_masked { 40 } else { 0 }) + 20 * n_columns);
-    let rows_looked_at = 2 * (few_rows::ASKED + few_rows::MOST_ROWS) as u128 * n_grid * bytes;
+    let rows_looked_at = 2 * (few_rows::MOST_ASKED + few_rows::MOST_ROWS) as u128 * n_grid * bytes;
     let data = if settings.spill.is_some() { SPILL_CHUNK_BYTES as u128 } else { cells * bytes / n_ranks };
     let coarse =
         if is_masked || settings.start == Start::Full { 0 } else { cells * bytes / coarse::SHARE as u128 / n_ranks };

@@ -4,7 +4,7 @@
 //! sweep: so what few rows use counts as part of the rows.
 
 use super::super::images::Images;
-use super::{ASKED, Choice, MOST_ROWS};
+use super::{Choice, MOST_ROWS};
 use crate::model::{Entry, Model, State};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
@@ -30,6 +30,7 @@ pub(super) fn ask_the_like<R: Real>(
     let explained = explained_likeness(model, columns, &means, &tiles);
     let with_data = products_at_tiles(&model.data, &means, &tiles, model.comm.as_ref());
     let n = choices.len();
+    let most = super::asked(state.loadings.n_rows(), images.is_none());
     let mut likenesses = vec![0.0; state.loadings.n_rows()];
     for (at, choice) in choices.iter_mut().enumerate() {
         for (row, likeness) in likenesses.iter_mut().enumerate() {
@@ -39,9 +40,9 @@ pub(super) fn ask_the_like<R: Real>(
         choice.asked = (0..likenesses.len()).collect();
         choice.asked.retain(|row| choice.staying.iter().all(|(staying, _)| staying != row));
         let order = |a: &usize, b: &usize| likenesses[*b].total_cmp(&likenesses[*a]).then(a.cmp(b));
-        if choice.asked.len() > ASKED {
-            choice.asked.select_nth_unstable_by(ASKED, order);
-            choice.asked.truncate(ASKED);
+        if choice.asked.len() > most {
+            choice.asked.select_nth_unstable_by(most, order);
+            choice.asked.truncate(most);
         }
         choice.asked.sort_unstable_by(order);
     }

@@ -23,15 +23,20 @@ use std::ops::Range;
 /// Features that more rows use are left alone.
 pub const MOST_ROWS: usize = 12;
 
-/// Rows that are asked about each feature.
-pub const ASKED: usize = 12;
+/// One of so many rows is asked about each feature, but at least these.
+const ONE_OF: usize = 16;
+const FEWEST_ASKED: usize = 4;
+
+/// More rows than these are not asked about a feature; fewer still where cells that were not observed are drawn first.
+pub const MOST_ASKED: usize = 32;
+const MOST_ASKED_UNOBSERVED: usize = 8;
 
 /// Weights that a row may choose from.
 pub const SHOWN: usize = 4;
 
 /// About this share of the operations of a sweep's product with the features goes into them, unless that is too few features.
-const SHARE: f64 = 0.1;
-const FEWEST: f64 = 2.0;
+const SHARE: f64 = 0.15;
+const FEWEST: f64 = 1.0;
 
 /// What a row that is asked costs a mode, in operations: whole, and where cells that were not observed are drawn first.
 const COST: f64 = 100.0;
@@ -87,11 +92,16 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     info
 }
 
+/// How many rows are asked about a feature at most.
+pub fn asked(n_rows: usize, is_whole: bool) -> usize {
+    (n_rows / ONE_OF).clamp(FEWEST_ASKED, if is_whole { MOST_ASKED } else { MOST_ASKED_UNOBSERVED })
+}
+
 /// How many features are looked at in a sweep at most, on average.
 pub fn expected(n_rows: usize, n_features: usize, is_whole: bool) -> f64 {
     let product = 2.0 * n_rows as f64;
     let (looking, asking) = if is_whole { (SHARE_LOOKED_AT, COST) } else { (1.0, COST_UNOBSERVED) };
-    (SHARE * product * n_features as f64 / (looking * product + asking * ASKED as f64)).max(FEWEST)
+    (SHARE * product * n_features as f64 / (looking * product + asking * asked(n_rows, is_whole) as f64)).max(FEWEST)
 }
 
 /// Some of the features that few rows use, with those that stay: each with a probability of a half. Which features they are
@@ -345,5 +355,7 @@ mod tests {
         assert!((many - 2.0 * few).abs() < 1e-9 && few > FEWEST, "{few}, {many}");
         assert_eq!(expected(20, 5, true), FEWEST, "a small problem is looked at too");
         assert!(expected(3000, 60, false) < many);
+        assert_eq!([4, 160, 3000].map(|n_rows| asked(n_rows, true)), [4, 10, 32]);
+        assert_eq!(asked(3000, false), 8);
     }
 }
