@@ -80,7 +80,9 @@ class Fitted:
     def report(self, path: str | None, name: str | None) -> tuple[str, list[str]]: ...
     def in_memory(self) -> Fitted: ...
 
-Told = tuple[Fitted | None, bool, BaseException | None, list[str]]
+Told = tuple[Fitted | None, bool, BaseException | None]
+# Who sees the sweeps, and who hears the notes.
+Listeners = tuple[Callable[[Sweep], Any] | None, Callable[[str], Any]]
 
 def open(folder: str) -> Fitted: ...
 def fit(
@@ -89,7 +91,7 @@ def fit(
     out: str | None,
     overwrite: bool,
     n_threads: int,
-    callback: Callable[[Sweep], Any] | None,
+    listeners: Listeners,
 ) -> Told: ...
 def resume(
     fitted: Fitted,
@@ -97,6 +99,15 @@ def resume(
     sweeps: int,
     time_budget: str | None,
     n_threads: int,
-    callback: Callable[[Sweep], Any] | None,
+    listeners: Listeners,
 ) -> Told: ...
+def choose(
+    given: dict[str, Any],
+    settings: str,
+    how: dict[str, Any],
+    out: str | None,
+    overwrite: bool,
+    n_threads: int,
+    listeners: Listeners,
+) -> tuple[str | None, BaseException | None]: ...
 def default_settings() -> str: ...

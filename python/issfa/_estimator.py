@@ -215,14 +215,12 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         rows, settings = self._rows_to_fit(X), self._settings()
         self._accompany(rows, settings, runs, confounds, heldout)
-        if self.mask is not None and not _inputs.is_path(self.mask):
-            rows["mask"] = _inputs.as_mask(self.mask, self._n_sites_of(rows))
-        seed = self._seed()
-        settings["seed"] = seed
+        self._add_mask(rows)
+        settings["seed"] = self._seed()
         out = self.out if out is None else out
         out = None if out is None else os.fspath(out)
         with self._watched(callback, settings) as watched:
-            told = _engine.fit(rows, _to_json(settings), out, bool(self.overwrite), self._n_threads(), watched)
+            told = _engine.fit(rows, _to_json(settings), out, bool(self.overwrite), self._n_threads(), (watched, NOTES.info))
         self._take_up(told)
         self._add_page()
         return self
@@ -242,7 +240,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         total = _sweeps_in_all(sweeps, settings["sweeps"])
         budget = None if time_budget is None else _as_time(time_budget)
         with self._watched(callback, {**settings, "sweeps": total}) as watched:
-            told = _engine.resume(self._fitted, rows, total, budget, self._n_threads(), watched)
+            told = _engine.resume(self._fitted, rows, total, budget, self._n_threads(), (watched, NOTES.info))
         self._take_up(told)
         self._add_page()
         return self
@@ -270,10 +268,13 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         elif heldout is not None:
             rows["heldout"] = _inputs.rows_given(heldout, "heldout")
 
-    def _n_sites_of(self, rows):
+    def _add_mask(self, rows):
+        """Adds a mask that is an array; one that is a file is a setting."""
+        if self.mask is None or _inputs.is_path(self.mask):
+            return
         if not rows["arrays"]:
             raise UseError("mask: give the path of a mask where X are files")
-        return int(np.prod(rows["arrays"][0][1].shape[1:]))
+        rows["mask"] = _inputs.as_mask(self.mask, int(np.prod(rows["arrays"][0][1].shape[1:])))
 
     def _runs_again(self, rows):
         """The runs of the fit, where a single array had several."""
@@ -320,9 +321,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _take_up(self, told):
         """Takes up what the engine gave, then raises what stopped it."""
-        fitted, _, stopped_by, notes = told
-        for note in notes:
-            NOTES.info(note)
+        fitted, _, stopped_by = told
         if fitted is not None:
             self._take(fitted)
         if stopped_by is not None:
