@@ -57,6 +57,8 @@ class Fitted:
     @property
     def burn_in(self) -> int: ...
     @property
+    def planned_sweeps(self) -> int: ...
+    @property
     def grid(self) -> list[int]: ...
     @property
     def structure(self) -> str: ...
@@ -96,7 +98,8 @@ def fit(
 def resume(
     fitted: Fitted,
     given: dict[str, Any] | None,
-    sweeps: int,
+    sweeps: int | None,
+    until: str | None,
     time_budget: str | None,
     n_threads: int,
     listeners: Listeners,

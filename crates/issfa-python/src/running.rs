@@ -252,14 +252,16 @@ fn begin(rows: Rows, settings: Settings, out: Option<PathBuf>, overwrite: bool, 
     Session::in_folder(request, held)
 }
 
-/// Goes on with a fit until it has done `sweeps` in all. Rows that came from files are read again.
+/// Goes on with a fit until it has done `sweeps` in all, or until it has settled. Rows that came from files are read again.
 #[pyfunction]
-#[pyo3(signature = (fitted, given, sweeps, time_budget, n_threads, listeners))]
+#[pyo3(signature = (fitted, given, sweeps, until, time_budget, n_threads, listeners))]
+#[expect(clippy::too_many_arguments, reason = "they are those of a call of Python")]
 pub fn resume(
     py: Python,
     fitted: &PyFitted,
     given: Option<Given>,
-    sweeps: u64,
+    sweeps: Option<u64>,
+    until: Option<&str>,
     time_budget: Option<String>,
     n_threads: usize,
     listeners: Listeners,
@@ -270,8 +272,9 @@ pub fn resume(
         None => fitted.own_rows().map_err(to_python)?,
     };
     let budget = time_budget.map(|text| parse_duration("time-budget", &text)).transpose().map_err(to_python)?;
+    let until = until.map(settings::read_until).transpose().map_err(to_python)?;
     run_and_wait(py, n_threads, &listeners, move |stop| {
-        Session::go_on_with(&fitted, rows, sweeps, |request| {
+        Session::go_on_with(&fitted, rows, (sweeps, until), |request| {
             request.watch = Some(stop.watch());
             request.checked.time_budget = budget;
         })
