@@ -33,9 +33,10 @@ def simulated(n_volumes=120, grid=(20, 24, 18), seed=4):
     affine[:3, 3] = [-38, -46, -34]
     runs = []
     for _ in range(2):
-        # In blocks: a network is at work for a while, and then is not.
-        courses = np.repeat(rng.normal(0, 2, (n_volumes // 10, 3)) * (rng.random((n_volumes // 10, 3)) < 0.4), 10, axis=0)
-        courses = courses + 0.3 * (courses != 0) * rng.normal(size=courses.shape)
+        # In blocks of four volumes, about as many up as down: runs are centred and detrended.
+        signs = np.repeat([1, -1], n_volumes // 8)
+        blocks = np.stack([rng.permutation(signs) for _ in range(3)], axis=1) * (rng.random((n_volumes // 4, 3)) < 0.3)
+        courses = 4 * np.repeat(blocks, 4, axis=0) * rng.uniform(0.5, 1.5, (n_volumes, 3))
         values = 500 * mask + 4 * np.tensordot(courses, networks, 1) + rng.normal(0, 6, (n_volumes, *grid))
         runs.append(nibabel.Nifti1Image(np.moveaxis(values * mask, 0, -1).astype(np.float32), affine))
     return runs, nibabel.Nifti1Image(mask.astype(np.uint8), affine)
@@ -44,7 +45,7 @@ def simulated(n_volumes=120, grid=(20, 24, 18), seed=4):
 def smoothest(estimator, n):
     """Places of the smoothest features among those that hold 95% of what is explained, the largest first."""
     table, shares = estimator.features_, np.cumsum(estimator.explained_variance_ratio_)
-    large = np.flatnonzero(shares <= 0.95 * shares[-1]) if len(shares) else []
+    large = range(np.searchsorted(shares, 0.95 * shares[-1]) + 1) if len(shares) else []
     widths = np.mean([np.asarray(table[f"smoothness_{axis}"]) for axis in (1, 2, 3)], axis=0)
     return sorted(sorted(large, key=lambda at: -widths[at])[:n])
 
