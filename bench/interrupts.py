@@ -91,6 +91,8 @@ def main():
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    # A shell that runs this in the background has Ctrl-C ignored, and what is ignored is inherited.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     chance, rows = random.Random(options.seed), simulated()
     whole = bits(issfa.ISSFA(**SETTINGS).fit(rows))
     wrong = 0

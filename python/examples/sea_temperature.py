@@ -28,9 +28,12 @@ def simulated(n_years=40, seed=2):
         return np.exp(-(((y - lat) / height) ** 2) - (east / width) ** 2)
 
     patterns = np.stack([spot(0, 230, 10, 50), spot(40, 190, 14, 35) - spot(25, 220, 10, 30), spot(-30, 0, 12, 30)])
+    # Events: a pattern is there for a year or two, warm or cold, and then is not.
     courses = np.zeros((len(times), 3))
-    for t in range(1, len(times)):
-        courses[t] = 0.92 * courses[t - 1] + 0.4 * rng.normal(size=3)
+    for pattern in range(3):
+        for start in rng.choice(len(times) - 24, 9, replace=False):
+            length = rng.integers(10, 24)
+            courses[start : start + length, pattern] += rng.normal(0, 2) * np.sin(np.pi * np.arange(length) / length)
     year = np.cos(2 * np.pi * np.arange(len(times)) / 12)
     values = 28 * np.cos(np.deg2rad(y)) ** 2 + np.tensordot(courses, patterns, 1)
     values = values + year[:, None, None] * 4 * np.sin(np.deg2rad(y)) + rng.normal(0, 0.5, (len(times), *y.shape))
@@ -66,6 +69,7 @@ def main():
         left.set_facecolor("0.6")
         left.set_title(f"feature {mode} at one standard deviation")
         right.plot(course["time"], course / size, linewidth=0.8)
+        right.set_ylabel("standard deviations")
         right.set_title(f"{float(model.explained_variance_ratio().sel(mode=mode)):.0%} of the sum of squares", fontsize=9)
     figure.savefig(options.out, dpi=110)
     print(options.out)

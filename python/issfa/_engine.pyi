@@ -57,6 +57,8 @@ class Fitted:
     @property
     def burn_in(self) -> int: ...
     @property
+    def planned_sweeps(self) -> int: ...
+    @property
     def grid(self) -> list[int]: ...
     @property
     def structure(self) -> str: ...
@@ -80,7 +82,9 @@ class Fitted:
     def report(self, path: str | None, name: str | None) -> tuple[str, list[str]]: ...
     def in_memory(self) -> Fitted: ...
 
-Told = tuple[Fitted | None, bool, BaseException | None, list[str]]
+Told = tuple[Fitted | None, bool, BaseException | None]
+# Who sees the sweeps, and who hears the notes.
+Listeners = tuple[Callable[[Sweep], Any] | None, Callable[[str], Any]]
 
 def open(folder: str) -> Fitted: ...
 def fit(
@@ -89,14 +93,24 @@ def fit(
     out: str | None,
     overwrite: bool,
     n_threads: int,
-    callback: Callable[[Sweep], Any] | None,
+    listeners: Listeners,
 ) -> Told: ...
 def resume(
     fitted: Fitted,
     given: dict[str, Any] | None,
-    sweeps: int,
+    sweeps: int | None,
+    until: str | None,
     time_budget: str | None,
     n_threads: int,
-    callback: Callable[[Sweep], Any] | None,
+    listeners: Listeners,
 ) -> Told: ...
+def choose(
+    given: dict[str, Any],
+    settings: str,
+    how: dict[str, Any],
+    out: str | None,
+    overwrite: bool,
+    n_threads: int,
+    listeners: Listeners,
+) -> tuple[str | None, BaseException | None]: ...
 def default_settings() -> str: ...

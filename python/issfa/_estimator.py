@@ -215,34 +215,34 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         rows, settings = self._rows_to_fit(X), self._settings()
         self._accompany(rows, settings, runs, confounds, heldout)
-        if self.mask is not None and not _inputs.is_path(self.mask):
-            rows["mask"] = _inputs.as_mask(self.mask, self._n_sites_of(rows))
-        seed = self._seed()
-        settings["seed"] = seed
+        self._add_mask(rows)
+        settings["seed"] = self._seed()
         out = self.out if out is None else out
         out = None if out is None else os.fspath(out)
-        with self._watched(callback, settings) as watched:
-            told = _engine.fit(rows, _to_json(settings), out, bool(self.overwrite), self._n_threads(), watched)
+        with self._watched(callback) as watched:
+            told = _engine.fit(rows, _to_json(settings), out, bool(self.overwrite), self._n_threads(), (watched, NOTES.info))
         self._take_up(told)
         self._add_page()
         return self
 
-    def resume(self, X=None, *, sweeps=None, time_budget=None, callback=None, runs=None, confounds=None, heldout=None):
+    def resume(self, X=None, *, sweeps=None, until=None, time_budget=None, callback=None, runs=None, confounds=None, heldout=None):
         """Goes on with a fit that was stopped, or makes it longer, with the bits of one that never stopped.
 
         ``X`` (and ``runs``, ``confounds``, ``heldout``) are those of the fit, and may be left out where they were files.
-        ``sweeps`` is the number in all, or ``"+500"`` to add.
+        ``sweeps`` is the number in all, or ``"+500"`` to add; ``until="settled"`` goes on until the chains have settled, and
+        ``until="sweeps"`` ends that.
         """
         self._check_fitted()
-        settings = json.loads(self._fitted.settings_json())
         rows = None
         if X is not None:
             rows = self._rows_to_fit(X, reset=False)
             self._accompany(rows, {}, self._runs_again(rows) if runs is None else runs, confounds, heldout)
-        total = _sweeps_in_all(sweeps, settings["sweeps"])
+        total, adds = _sweeps_in_all(sweeps, self._fitted.planned_sweeps)
+        # So many more are so many more, whether chains have settled or not.
+        until = "sweeps" if until is None and adds else until
         budget = None if time_budget is None else _as_time(time_budget)
-        with self._watched(callback, {**settings, "sweeps": total}) as watched:
-            told = _engine.resume(self._fitted, rows, total, budget, self._n_threads(), watched)
+        with self._watched(callback) as watched:
+            told = _engine.resume(self._fitted, rows, total, until, budget, self._n_threads(), (watched, NOTES.info))
         self._take_up(told)
         self._add_page()
         return self
@@ -270,10 +270,13 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         elif heldout is not None:
             rows["heldout"] = _inputs.rows_given(heldout, "heldout")
 
-    def _n_sites_of(self, rows):
+    def _add_mask(self, rows):
+        """Adds a mask that is an array; one that is a file is a setting."""
+        if self.mask is None or _inputs.is_path(self.mask):
+            return
         if not rows["arrays"]:
             raise UseError("mask: give the path of a mask where X are files")
-        return int(np.prod(rows["arrays"][0][1].shape[1:]))
+        rows["mask"] = _inputs.as_mask(self.mask, int(np.prod(rows["arrays"][0][1].shape[1:])))
 
     def _runs_again(self, rows):
         """The runs of the fit, where a single array had several."""
@@ -315,14 +318,12 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise UseError(f"n_jobs = {n!r}: give a number of threads, or -1 for as many as there are cores")
         return int(n) if n > 0 else max(1, (os.cpu_count() or 1) + 1 + int(n))
 
-    def _watched(self, callback, settings):
-        return _Watched(callback, bool(self.progress), settings)
+    def _watched(self, callback):
+        return _Watched(callback, bool(self.progress), self.chains)
 
     def _take_up(self, told):
         """Takes up what the engine gave, then raises what stopped it."""
-        fitted, _, stopped_by, notes = told
-        for note in notes:
-            NOTES.info(note)
+        fitted, _, stopped_by = told
         if fitted is not None:
             self._take(fitted)
         if stopped_by is not None:
@@ -552,12 +553,11 @@ def open(folder):
 class _Watched:
     """Who is called each sweep: the callback, and a bar that is closed at the end."""
 
-    def __init__(self, callback, has_bar, settings):
-        self._callback, self._bar = callback, None
+    def __init__(self, callback, has_bar, n_chains):
+        self._callback, self._bar, self._n_chains, self._done = callback, None, n_chains, {}
         if has_bar:
             tqdm = need("tqdm.auto", "progress", "progress=True").tqdm
-            total = settings.get("sweeps", 1000) * settings.get("chains", 1)
-            self._bar = tqdm(total=total, unit="sweep", desc="issfa")
+            self._bar = tqdm(unit="sweep", desc="issfa")
 
     def __enter__(self):
         return self._see if self._callback is not None or self._bar is not None else None
@@ -568,9 +568,11 @@ class _Watched:
 
     def _see(self, sweep):
         if self._bar is not None:
-            done = (sweep.chain - 1) * sweep.sweeps + sweep.sweep
+            # Chains may run side by side.
+            self._done[sweep.chain] = sweep.sweep
+            self._bar.total = sweep.sweeps * self._n_chains
             self._bar.set_postfix(K=sweep.n_features, refresh=False)
-            self._bar.update(done - self._bar.n)
+            self._bar.update(sum(self._done.values()) - self._bar.n)
         if self._callback is not None:
             self._callback(sweep)
 
@@ -615,9 +617,9 @@ def _as_pair(name, value):
 
 
 def _sweeps_in_all(sweeps, known):
-    """The number of sweeps in all, from a number, or from ``"+500"``."""
+    """The number of sweeps in all, from a number, or from ``"+500"``, and whether that was meant."""
     if sweeps is None:
-        return known
+        return None, False
     is_more = isinstance(sweeps, str) and sweeps.startswith("+")
     try:
         number = int(sweeps)
@@ -625,7 +627,7 @@ def _sweeps_in_all(sweeps, known):
         raise UseError(f'sweeps = {sweeps!r}: give a number, or "+500" to add') from None
     if number < 0:
         raise UseError(f"sweeps = {sweeps!r}: give a number above 0")
-    return known + number if is_more else number
+    return (known + number if is_more else number), is_more
 
 
 def _to_json(settings):

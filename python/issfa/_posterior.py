@@ -39,7 +39,7 @@ def _of_trace(xarray, fitted):
     ]
     chains = [rows for rows in chains if len(rows) > 0]
     if not chains:
-        raise UseError(f"there is no sweep after burn-in ({burn_in}) yet; resume() goes on")
+        raise UseError(f"there is no sweep after burn-in ({burn_in}) yet; resume(X) goes on")
     # Of a fit that was stopped, as far as all chains came.
     rows = np.stack([rows[: min(map(len, chains))] for rows in chains])
     coordinates = {"chain": np.arange(len(chains)), "draw": np.arange(rows.shape[1])}

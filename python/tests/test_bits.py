@@ -44,6 +44,28 @@ def test_arrays_give_the_bits_of_files(kind, rows, command, tmp_path):
         np.testing.assert_array_equal(array, np.load(tmp_path / f"new/{name}.npy").astype(array.dtype))
 
 
+def test_a_fit_goes_on_until_it_has_settled(rows, command, tmp_path):
+    """As the verdict of its summary advises, from an object and from a folder, and ends that by a number of sweeps."""
+    settings = dict(sweeps=60, burn_in=30, thin=2, random_state=6)
+    np.save(tmp_path / "x.npy", rows)
+    words = ["--sweeps", 60, "--burn-in", 30, "--thin", 2, "--seed", 6]
+    command("fit", tmp_path / "x.npy", *words, "--out", tmp_path / "run")
+    model = issfa.ISSFA(**settings).fit(rows)
+    command("resume", tmp_path / "run", "--until", "settled", "--sweeps", 450)
+    model.resume(rows, until="settled", sweeps=450)
+    assert model.n_iter_ > 60
+    assert_same_bits(model, issfa.open(tmp_path / "run"))
+    done = model.n_iter_
+    command("resume", tmp_path / "run", "--sweeps", "+10")
+    model.resume(rows, sweeps="+10")
+    assert model.n_iter_ == done + 10
+    assert_same_bits(model, issfa.open(tmp_path / "run"))
+    with pytest.raises(issfa.UseError, match="^until = soon: write sweeps or settled"):
+        model.resume(rows, until="soon")
+    with pytest.raises(issfa.UseError, match="^sweeps = 3: a run cannot be made shorter"):
+        model.resume(rows, sweeps=3)
+
+
 def test_a_mask_and_missing_cells(rows, command, tmp_path):
     x = rows.copy()
     x[4, 2, 3] = x[50, :, 4] = np.nan

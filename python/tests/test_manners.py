@@ -205,7 +205,7 @@ def test_wrong_rows_are_named(rows):
         issfa.ISSFA(sweeps=5).fit(rows, runs=["a", "b"])
     with pytest.raises(issfa.UseError, match="nowhere.npy"):
         issfa.ISSFA(sweeps=5).fit("nowhere.npy")
-    with pytest.raises(issfa.UseError, match=r"no kept draw yet.*resume\(\)"):
+    with pytest.raises(issfa.UseError, match=r"no kept draw yet.*resume\(X\)"):
         unfinished = issfa.ISSFA(sweeps=20, random_state=0)
         with pytest.raises(Odd):
             unfinished.fit(rows, callback=stop_after(2, Odd))

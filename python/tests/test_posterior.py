@@ -95,5 +95,5 @@ def test_a_fit_without_kept_sweeps_says_so():
     model = issfa.ISSFA(sweeps=50, random_state=0)
     with pytest.raises(Enough):
         model.fit(simulated(30), callback=stop)
-    with pytest.raises(issfa.UseError, match=r"no sweep after burn-in.*resume\(\)"):
+    with pytest.raises(issfa.UseError, match=r"no sweep after burn-in.*resume\(X\)"):
         model.posterior()

@@ -214,6 +214,12 @@ impl PyFitted {
         self.0.burn_in()
     }
 
+    /// Sweeps that are planned, of each chain.
+    #[getter]
+    fn planned_sweeps(&self) -> u64 {
+        self.0.planned_sweeps()
+    }
+
     #[getter]
     fn grid(&self) -> Vec<usize> {
         self.0.structure().grid().to_vec()

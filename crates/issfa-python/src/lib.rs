@@ -1,5 +1,6 @@
 //! The engine of the Python package: arrays, settings and calls of Python on one side, the library on the other.
 
+mod choosing;
 mod fitted;
 mod given;
 mod rows;
@@ -17,6 +18,7 @@ fn _engine(module: &Bound<PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(fitted::open, module)?)?;
     module.add_function(wrap_pyfunction!(running::fit, module)?)?;
     module.add_function(wrap_pyfunction!(running::resume, module)?)?;
+    module.add_function(wrap_pyfunction!(choosing::choose, module)?)?;
     module.add_function(wrap_pyfunction!(settings::default_settings, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

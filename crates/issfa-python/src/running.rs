@@ -105,8 +105,12 @@ impl Observer for Reporter {
     }
 }
 
-/// What Python is told: the fit as far as it came, whether all sweeps are done, what stopped it, and notes.
-type Told = (Option<PyFitted>, bool, Option<PyErr>, Vec<String>);
+/// What Python is told: the fit as far as it came, whether all sweeps are done, and what stopped it.
+type Told = (Option<PyFitted>, bool, Option<PyErr>);
+
+/// Who sees each sweep, where somebody wants to, and who hears the notes.
+#[derive(FromPyObject)]
+pub struct Listeners(Option<Py<PyAny>>, Py<PyAny>);
 
 /// Threads to work with; 0 for as many as there are cores. Each call has its own, so that a process may be forked.
 pub fn pool(n_threads: usize) -> PyResult<rayon::ThreadPool> {
@@ -147,31 +151,30 @@ pub fn on_own_threads<T: Send + 'static>(
     Ok((result, stopped_by))
 }
 
-/// Runs a fit on threads of its own and waits for it.
-fn run_and_wait(
+/// Works on threads of its own and shows what happens, in the thread of Python, as it comes. What a listener raises asks for
+/// a stop, as a signal does, and is returned beside what came of the work.
+pub fn show_and_wait<T: Send + 'static>(
     py: Python,
     n_threads: usize,
-    callback: Option<Py<PyAny>>,
-    begin: impl FnOnce(&Stop) -> Result<Session, Error> + Send + 'static,
-) -> PyResult<Told> {
+    listeners: &Listeners,
+    work: impl FnOnce(&mut dyn Observer, &Stop) -> T + Send + 'static,
+) -> PyResult<(T, Option<PyErr>)> {
     let (pool, stop) = (pool(n_threads)?, Stop::default());
     let (messages, mut incoming) = channel();
     let (answer, answers) = channel();
-    let mut reporter = Reporter { messages, answers: callback.is_some().then_some(answers), stop: stop.clone() };
-    let work = move || -> Result<(Option<Fitted>, Ending), Error> {
-        let mut session = begin(&reporter.stop)?;
-        let ending = session.run(&mut reporter)?;
-        Ok((session.fitted()?, ending))
-    };
+    let wants_sweeps = listeners.0.is_some();
+    let mut reporter = Reporter { messages, answers: wants_sweeps.then_some(answers), stop: stop.clone() };
+    let asked = stop.clone();
+    let work = move || work(&mut reporter, &asked);
     let worker = std::thread::Builder::new().name("issfa".into()).spawn(move || pool.install(work));
     let worker = worker.map_err(|error| to_python(Error::setting("threads", n_threads, error.to_string())))?;
-    let (mut stopped_by, mut notes) = (None, Vec::new());
+    let mut stopped_by = None;
     // Until the worker is done, and its end of the channel gone.
     loop {
         let channel = &mut incoming;
         let message = py.detach(move || channel.recv_timeout(SLICE));
-        if let (Ok(Message::Sweep(sweep)), Some(callback), None) = (&message, &callback, &stopped_by) {
-            stopped_by = see(py, callback, sweep).err();
+        if stopped_by.is_none() {
+            stopped_by = message.as_ref().ok().and_then(|message| listeners.hear(py, message).err());
         }
         if stopped_by.is_none() {
             stopped_by = py.check_signals().err();
@@ -181,31 +184,51 @@ fn run_and_wait(
         }
         match message {
             Ok(Message::Sweep(_)) => answer.send(()).unwrap_or_default(),
-            Ok(Message::Note(note)) => notes.push(note),
-            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Message::Note(_)) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
     let result = py.detach(|| worker.join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    match (result, stopped_by) {
-        (Ok((fitted, ending)), stopped_by) => {
-            Ok((fitted.map(PyFitted::new), ending == Ending::Finished, stopped_by, notes))
+    Ok((result, stopped_by))
+}
+
+impl Listeners {
+    fn hear(&self, py: Python, message: &Message) -> PyResult<()> {
+        let Listeners(callback, tell) = self;
+        match (message, callback) {
+            (Message::Sweep(sweep), Some(callback)) => {
+                let theta = sweep.theta.clone();
+                callback.call1(py, (Sweep { theta, ..**sweep },)).map(drop)
+            }
+            (Message::Sweep(_), None) => Ok(()),
+            (Message::Note(note), _) => tell.call1(py, (note,)).map(drop),
         }
+    }
+}
+
+/// Runs a fit on threads of its own and waits for it.
+fn run_and_wait(
+    py: Python,
+    n_threads: usize,
+    listeners: &Listeners,
+    begin: impl FnOnce(&Stop) -> Result<Session, Error> + Send + 'static,
+) -> PyResult<Told> {
+    let work = move |observer: &mut dyn Observer, stop: &Stop| -> Result<(Option<Fitted>, Ending), Error> {
+        let mut session = begin(stop)?;
+        let ending = session.run(observer)?;
+        Ok((session.fitted()?, ending))
+    };
+    match show_and_wait(py, n_threads, listeners, work)? {
+        (Ok((fitted, ending)), stopped_by) => Ok((fitted.map(PyFitted::new), ending == Ending::Finished, stopped_by)),
         // Rows were still being read.
-        (Err(Error::Stopped), Some(by)) => Ok((None, false, Some(by), notes)),
+        (Err(Error::Stopped), Some(by)) => Ok((None, false, Some(by))),
         (Err(error), _) => Err(to_python(error)),
     }
 }
 
-/// Shows a sweep to the callback.
-fn see(py: Python, callback: &Py<PyAny>, sweep: &Sweep) -> PyResult<()> {
-    let Sweep { theta, .. } = sweep;
-    callback.call1(py, (Sweep { theta: theta.clone(), ..*sweep },)).map(drop)
-}
-
 /// Fits rows, in memory or into a run folder.
 #[pyfunction]
-#[pyo3(signature = (given, settings, out, overwrite, n_threads, callback))]
+#[pyo3(signature = (given, settings, out, overwrite, n_threads, listeners))]
 pub fn fit(
     py: Python,
     given: Given,
@@ -213,11 +236,11 @@ pub fn fit(
     out: Option<PathBuf>,
     overwrite: bool,
     n_threads: usize,
-    callback: Option<Py<PyAny>>,
+    listeners: Listeners,
 ) -> PyResult<Told> {
     let settings = settings::read(settings).map_err(to_python)?;
     let rows = given.rows(&settings)?;
-    run_and_wait(py, n_threads, callback, move |stop| begin(rows, settings, out, overwrite, stop))
+    run_and_wait(py, n_threads, &listeners, move |stop| begin(rows, settings, out, overwrite, stop))
 }
 
 fn begin(rows: Rows, settings: Settings, out: Option<PathBuf>, overwrite: bool, stop: &Stop) -> Result<Session, Error> {
@@ -229,17 +252,19 @@ fn begin(rows: Rows, settings: Settings, out: Option<PathBuf>, overwrite: bool, 
     Session::in_folder(request, held)
 }
 
-/// Goes on with a fit until it has done `sweeps` in all. Rows that came from files are read again.
+/// Goes on with a fit until it has done `sweeps` in all, or until it has settled. Rows that came from files are read again.
 #[pyfunction]
-#[pyo3(signature = (fitted, given, sweeps, time_budget, n_threads, callback))]
+#[pyo3(signature = (fitted, given, sweeps, until, time_budget, n_threads, listeners))]
+#[expect(clippy::too_many_arguments, reason = "they are those of a call of Python")]
 pub fn resume(
     py: Python,
     fitted: &PyFitted,
     given: Option<Given>,
-    sweeps: u64,
+    sweeps: Option<u64>,
+    until: Option<&str>,
     time_budget: Option<String>,
     n_threads: usize,
-    callback: Option<Py<PyAny>>,
+    listeners: Listeners,
 ) -> PyResult<Told> {
     let fitted = fitted.inner();
     let rows = match given {
@@ -247,8 +272,9 @@ pub fn resume(
         None => fitted.own_rows().map_err(to_python)?,
     };
     let budget = time_budget.map(|text| parse_duration("time-budget", &text)).transpose().map_err(to_python)?;
-    run_and_wait(py, n_threads, callback, move |stop| {
-        Session::go_on_with(&fitted, rows, sweeps, |request| {
+    let until = until.map(settings::read_until).transpose().map_err(to_python)?;
+    run_and_wait(py, n_threads, &listeners, move |stop| {
+        Session::go_on_with(&fitted, rows, (sweeps, until), |request| {
             request.watch = Some(stop.watch());
             request.checked.time_budget = budget;
         })

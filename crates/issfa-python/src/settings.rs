@@ -1,6 +1,7 @@
 //! Settings as Python gives them: JSON by the keys of a settings file.
 
 use crate::words::to_python;
+use issfa::run::until::Until;
 use issfa::structure::expression;
 use issfa::{Error, Result, Settings};
 use pyo3::prelude::*;
@@ -19,6 +20,12 @@ pub fn read(text: &str) -> Result<Settings> {
     let mut settings: Settings = serde_json::from_value(Value::Object(given)).expect("each of them can be read");
     make_absolute(&mut settings)?;
     Ok(settings)
+}
+
+/// When a fit that goes on is to end.
+pub fn read_until(text: &str) -> Result<Until> {
+    let read = serde_json::from_value(Value::String(text.into()));
+    read.map_err(|_| Error::setting("until", text, "write sweeps or settled"))
 }
 
 /// Files from the root, so that a run can be gone on with from anywhere.

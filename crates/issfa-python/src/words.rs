@@ -73,6 +73,7 @@ fn call(action: &Action) -> String {
         (Verb::Evaluate, _) => format!("score({settings})"),
         (Verb::Fit, _) => format!("fit({settings})"),
         (Verb::Resume, Some(run)) => format!("issfa.open({run:?}).resume({settings})"),
-        (Verb::Resume, None) => format!("resume({settings})"),
+        (Verb::Resume, None) if settings.is_empty() => "resume(X)".into(),
+        (Verb::Resume, None) => format!("resume(X, {settings})"),
     }
 }

@@ -84,7 +84,10 @@ impl<'a> Trials<'a> {
             noise += 1.0 - overview.variance_explained;
             let division = &self.divisions[fold];
             n_held += division.n_held();
-            blocks.extend(self.score(&fitted, division)?);
+            match self.score(&fitted, division) {
+                Err(Error::Stopped) => return Ok(None),
+                scored => blocks.extend(scored?),
+            }
         }
         let n_folds = self.divisions.len() as f64;
         let ((r2, r2_se), seconds) = (r2(&blocks), start.elapsed().as_secs_f64());
@@ -129,7 +132,7 @@ impl<'a> Trials<'a> {
     fn score(&self, fitted: &Fitted, division: &Arc<Division>) -> Result<Vec<Block>> {
         let held = self.rows.clone().with_part(division, Side::Held);
         let mut blocks = vec![Block::default(); division.n_blocks()];
-        for row in hidden::held_rows(fitted, &held, (self.hide, self.checked.settings.seed))? {
+        for row in hidden::held_rows(fitted, &held, (self.hide, self.checked.settings.seed), self.watch.clone())? {
             blocks[division.block_of(row.run, row.row)].add(&row);
         }
         Ok(blocks)

@@ -2,6 +2,7 @@
 //! probabilistic principal components.
 
 use super::probabilistic_pca::{Baseline, visible_products};
+use crate::data::observations::Watch;
 use crate::data::preprocess::MeansOf;
 use crate::data::regression::{Regression, RunFit};
 use crate::data::{Observations, Preprocessing, Rows, memory};
@@ -134,10 +135,15 @@ fn predicted(
 }
 
 /// Hides a share of the cells of rows that a fit left out, a part of the rows of its own runs, and predicts them: with the
-/// means, slopes and noise that the rest of their run has shown.
-pub fn held_rows(fitted: &Fitted, held: &Rows, (share_hidden, seed): (f64, u64)) -> Result<Vec<HeldRow>> {
+/// means, slopes and noise that the rest of their run has shown. `watch` is asked whether to stop.
+pub fn held_rows(
+    fitted: &Fitted,
+    held: &Rows,
+    (share_hidden, seed): (f64, u64),
+    watch: Option<Watch>,
+) -> Result<Vec<HeldRow>> {
     check_share(share_hidden)?;
-    let (settings, how) = (fitted.settings(), &NewRowSettings::default());
+    let (settings, how) = (fitted.settings(), &NewRowSettings { watch, ..NewRowSettings::default() });
     let mut observations = inputs::open(held, settings)?;
     let mask = Some(fitted.mask.clone());
     inputs::choose_cells(&mut observations, held, settings, fitted.structure.grid(), mask)?;

@@ -32,6 +32,8 @@ mod svg;
 mod text;
 pub mod ticks;
 
+pub(crate) use text::NO_BREAK;
+
 use crate::error::{Error, Result};
 use crate::numeric::files::write_lightly;
 use canvas::Shape;

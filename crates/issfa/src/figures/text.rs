@@ -62,10 +62,14 @@ pub fn text_width(text: &str, size: f64) -> f64 {
     size * text.chars().map(em).sum::<f64>()
 }
 
-/// Breaks a text into at most `n_lines` lines of a width, and ends it with an ellipsis where it does not fit.
+/// A blank at which no line is broken.
+pub const NO_BREAK: char = '\u{a0}';
+
+/// Breaks a text into at most `n_lines` lines of a width, and ends it with an ellipsis where it does not fit. What is joined by
+/// [`NO_BREAK`] stays in one line.
 pub fn wrap(text: &str, width: f64, size: f64, n_lines: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    for word in text.split(|c: char| c.is_whitespace() && c != NO_BREAK).filter(|word| !word.is_empty()) {
         match lines.last_mut() {
             Some(line) if lines_fit(line, word, width, size) => *line = format!("{line} {word}"),
             _ => lines.push(word.to_string()),

@@ -292,13 +292,12 @@ impl<'a, R: Real> ChainRun<'a, R> {
     }
 
     fn save(&mut self, sink: &mut Option<Box<dyn Sink>>) -> Result<()> {
-        let state = gathered(&self.prepared.model, self.coarse.as_ref(), &self.chain.state);
-        match (&mut self.account, sink, state) {
-            (Some(account), Some(sink), Some(state)) => {
-                account.save(self.number, self.chain.sweep, &state, sink.as_mut())
-            }
-            _ => Ok(()),
-        }
+        let (model, coarse) = (&self.prepared.model, self.coarse.as_ref());
+        // Where nothing is shared, and nothing left out, the state is whole as it is.
+        let is_whole = model.comm.size() == 1 && coarse.is_none();
+        let gathered = if is_whole { None } else { gathered(model, coarse, &self.chain.state) };
+        let (Some(account), Some(sink)) = (&mut self.account, sink) else { return Ok(()) };
+        account.save(self.number, self.chain.sweep, gathered.as_ref().unwrap_or(&self.chain.state), sink.as_mut())
     }
 }
 

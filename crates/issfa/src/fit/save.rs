@@ -4,7 +4,6 @@ use super::folder_sink::{seal_reconstruction, write_noise, write_place};
 use crate::data::Array;
 use crate::data::write::write_npy_f32;
 use crate::error::{Error, Result};
-use crate::numeric::files::write_atomically;
 use crate::run::checkpoint::{self, Belongings};
 use crate::run::draws::{Draws, DrawsPlace};
 use crate::run::folder::{Output, RECONSTRUCTION, Run, TRACE};
@@ -58,7 +57,7 @@ impl Fitted {
             preprocessing: draws.create(&self.preprocessing)?,
         };
         if let DrawsPlace::Memory(kept) = &chain.draws.place {
-            kept.iter().try_for_each(|(number, draw)| write_atomically(&draws.path(*number), draw.bytes()))?;
+            kept.iter().try_for_each(|(number, draw)| draws.store(*number, &draw.to_bundle()))?;
             belongings.draws = kept.iter().map(|(number, draw)| (*number, draw.checksum().to_string())).collect();
         }
         if let Some(stored) = &chain.checkpoint {

@@ -134,16 +134,22 @@ impl Session {
 
     /// Goes on with a fitted model until it has done `sweeps` in all; the rows are those it was fitted to.
     pub fn go_on(fitted: &Fitted, rows: Rows, sweeps: u64) -> Result<Session> {
-        Session::go_on_with(fitted, rows, sweeps, |_| ())
+        Session::go_on_with(fitted, rows, (Some(sweeps), None), |_| ())
     }
 
-    /// [`Session::go_on`] with a request that may say who watches and how long it may take.
-    pub fn go_on_with(fitted: &Fitted, rows: Rows, sweeps: u64, prepare: impl FnOnce(&mut Request)) -> Result<Session> {
+    /// [`Session::go_on`] until there are so many sweeps, or until the chains have settled; what is left out stays as it was.
+    /// The request may be told who watches and how long it may take.
+    pub fn go_on_with(
+        fitted: &Fitted,
+        rows: Rows,
+        (sweeps, until): (Option<u64>, Option<Until>),
+        prepare: impl FnOnce(&mut Request),
+    ) -> Result<Session> {
         let held = fitted.folder.as_deref().map(Held::of_run).transpose()?;
-        if sweeps < fitted.checked.window.sweeps {
+        if let Some(sweeps) = sweeps.filter(|sweeps| *sweeps < fitted.planned_sweeps()) {
             return Err(Error::setting("sweeps", sweeps, "a run cannot be made shorter"));
         }
-        let mut request = Request::new(rows, fitted.checked.clone().extended(Some(sweeps), None));
+        let mut request = Request::new(rows, fitted.checked.clone().extended(sweeps, until));
         let (name, mask, record) = (fitted.name(), fitted.mask.clone(), fitted.record.clone());
         let noise = fitted.noise.as_ref().map(|filter| filter.reference().clone());
         request.earlier = Some(Earlier { name, mask, record, noise });

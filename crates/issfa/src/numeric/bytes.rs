@@ -17,9 +17,12 @@ const CHECKSUM: &str = "checksum";
 /// Arrays and text to be written together.
 #[derive(Default)]
 pub struct Bundle {
-    arrays: Vec<(String, Dtype, Vec<usize>, Vec<u8>)>,
+    arrays: Vec<Named>,
     notes: HashMap<String, String>,
 }
+
+/// Name, type, shape and little-endian bytes of an array.
+type Named = (String, Dtype, Vec<usize>, Vec<u8>);
 
 /// An element type that can be stored.
 pub trait Element: Copy {
@@ -27,8 +30,14 @@ pub trait Element: Copy {
     const DTYPE: Dtype;
     /// NumPy's name of the little-endian type.
     const NPY: &'static str;
+    /// Adds little-endian bytes.
+    fn append(values: &[Self], bytes: &mut Vec<u8>);
     /// Little-endian bytes.
-    fn write(values: &[Self]) -> Vec<u8>;
+    fn write(values: &[Self]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(size_of_val(values));
+        Self::append(values, &mut bytes);
+        bytes
+    }
     /// What [`Element::write`] wrote.
     fn read(bytes: &[u8]) -> Vec<Self>;
 }
@@ -38,8 +47,8 @@ macro_rules! element {
         impl Element for $type {
             const DTYPE: Dtype = Dtype::$dtype;
             const NPY: &'static str = $npy;
-            fn write(values: &[Self]) -> Vec<u8> {
-                values.iter().flat_map(|v| v.to_le_bytes()).collect()
+            fn append(values: &[Self], bytes: &mut Vec<u8>) {
+                bytes.extend(values.iter().flat_map(|v| v.to_le_bytes()));
             }
             fn read(bytes: &[u8]) -> Vec<Self> {
                 bytes.as_chunks::<$bytes>().0.iter().map(|b| <$type>::from_le_bytes(*b)).collect()
@@ -55,8 +64,21 @@ element!(u64, U64, "<u8", 8);
 impl Bundle {
     /// Adds an array.
     pub fn put<E: Element>(&mut self, name: &str, shape: &[usize], values: &[E]) {
-        assert_eq!(values.len(), shape.iter().product::<usize>(), "{name}: the values fill the shape");
-        self.arrays.push((name.to_string(), E::DTYPE, shape.to_vec(), E::write(values)));
+        self.put_parts(name, shape, [values]);
+    }
+
+    /// Adds an array whose values lie in several places, without laying them side by side first.
+    pub fn put_parts<E: Element, P: AsRef<[E]>>(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        parts: impl IntoIterator<Item = P>,
+    ) {
+        let n_bytes = shape.iter().product::<usize>() * size_of::<E>();
+        let mut bytes = Vec::with_capacity(n_bytes);
+        parts.into_iter().for_each(|part| E::append(part.as_ref(), &mut bytes));
+        assert_eq!(bytes.len(), n_bytes, "{name}: the values fill the shape");
+        self.arrays.push((name.to_string(), E::DTYPE, shape.to_vec(), bytes));
     }
 
     /// Adds a text.
@@ -65,10 +87,7 @@ impl Bundle {
     }
 
     fn views(&self) -> impl ExactSizeIterator<Item = (&str, TensorView<'_>)> {
-        self.arrays.iter().map(|(name, dtype, shape, bytes)| {
-            let view = TensorView::new(*dtype, shape.clone(), bytes).expect("bytes fill the shape");
-            (name.as_str(), view)
-        })
+        self.arrays.iter().map(|array| (array.0.as_str(), view(array)))
     }
 
     fn header(&self) -> HashMap<String, String> {
@@ -90,19 +109,10 @@ impl Bundle {
         safetensors::serialize(self.views(), Some(self.header())).expect("named arrays can be written")
     }
 
-    /// Everything as if it had been read back; `name` is for messages. Each array goes as soon as it is copied.
-    pub fn into_stored(mut self, name: &str) -> Stored {
-        let (notes, checksum) = (self.notes.clone(), self.checksum());
-        let (mut bytes, order) = self.head();
-        let places: Vec<usize> = order
-            .iter()
-            .map(|part| {
-                self.arrays.iter().position(|array| std::ptr::eq(&array.3[..], *part)).expect("one of its arrays")
-            })
-            .collect();
-        bytes.reserve_exact(self.arrays.iter().map(|array| array.3.len()).sum());
-        places.into_iter().for_each(|at| bytes.extend_from_slice(&std::mem::take(&mut self.arrays[at].3)));
-        Stored { path: name.into(), bytes, notes, checksum }
+    /// Everything as if it had been read back; `name` is for messages. No array is copied.
+    pub fn into_stored(self, name: &str) -> Stored {
+        let checksum = self.checksum();
+        Stored { path: name.into(), content: Content::Arrays(self.arrays), notes: self.notes, checksum }
     }
 
     /// What a file begins with, and the arrays in the order in which they follow.
@@ -176,9 +186,32 @@ fn digest(mut arrays: Vec<(&str, TensorView)>, notes: &HashMap<String, String>) 
 /// A bundle read back.
 pub struct Stored {
     path: std::path::PathBuf,
-    bytes: Vec<u8>,
+    content: Content,
     notes: HashMap<String, String>,
     checksum: String,
+}
+
+/// Where its arrays are.
+enum Content {
+    /// Within the bytes of a file.
+    File(Vec<u8>),
+    /// As they were put into a bundle.
+    Arrays(Vec<Named>),
+}
+
+impl Content {
+    /// All arrays; those of a file were looked at when it was opened.
+    fn views(&self) -> Vec<(String, TensorView<'_>)> {
+        match self {
+            Content::File(bytes) => SafeTensors::deserialize(bytes).expect("the header was read before").tensors(),
+            Content::Arrays(arrays) => arrays.iter().map(|array| (array.0.clone(), view(array))).collect(),
+        }
+    }
+}
+
+/// An array of a bundle.
+fn view((_, dtype, shape, bytes): &Named) -> TensorView<'_> {
+    TensorView::new(*dtype, shape.clone(), bytes).expect("bytes fill the shape")
 }
 
 impl Stored {
@@ -190,11 +223,6 @@ impl Stored {
     /// Where it was read.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// The whole as it would be in a file.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
     }
 
     /// What everything in it is known by.
@@ -225,16 +253,16 @@ impl Stored {
         let tensors = SafeTensors::deserialize(&bytes).map_err(unreadable)?;
         let list = tensors.tensors();
         let checksum = digest(list.iter().map(|(name, view)| (name.as_str(), view.clone())).collect(), &notes);
-        Ok(Stored { path: path.to_path_buf(), bytes, notes, checksum })
+        Ok(Stored { path: path.to_path_buf(), content: Content::File(bytes), notes, checksum })
     }
 
     /// The same to be added to and written again.
     pub fn to_bundle(&self) -> Bundle {
-        let tensors = SafeTensors::deserialize(&self.bytes).expect("the header was read before");
-        let one = |name: String, view: TensorView| (name, view.dtype(), view.shape().to_vec(), view.data().to_vec());
+        let one =
+            |(name, view): (String, TensorView)| (name, view.dtype(), view.shape().to_vec(), view.data().to_vec());
         let mut notes = self.notes.clone();
         notes.remove(CHECKSUM);
-        Bundle { arrays: tensors.tensors().into_iter().map(|(name, view)| one(name, view)).collect(), notes }
+        Bundle { arrays: self.content.views().into_iter().map(one).collect(), notes }
     }
 
     /// A text.
@@ -246,8 +274,8 @@ impl Stored {
     /// An array with its shape.
     pub fn take<E: Element>(&self, name: &str) -> Result<(Vec<usize>, Vec<E>)> {
         let damaged = |what: &str| Error::malformed(&self.path, format!("damaged: array '{name}' {what}"));
-        let tensors = SafeTensors::deserialize(&self.bytes).map_err(|_| damaged("cannot be read"))?;
-        let view = tensors.tensor(name).map_err(|_| damaged("is missing"))?;
+        let views = self.content.views();
+        let (_, view) = views.iter().find(|(own, _)| own == name).ok_or_else(|| damaged("is missing"))?;
         if view.dtype() != E::DTYPE {
             return Err(damaged("has another type"));
         }
@@ -314,6 +342,12 @@ mod tests {
         (0..first.len()).for_each(|n| assert!(Stored::from_bytes(first[..n].to_vec(), &path).is_err(), "{n}"));
         let again = stored.to_bundle();
         assert_eq!((again.checksum().as_str(), again.to_bytes().len()), (stored.checksum(), first.len()));
+        // What never was in a file is the same.
+        let kept = bundle.into_stored("kept");
+        assert_eq!((kept.checksum(), kept.text("other").unwrap()), (stored.checksum(), "two\nlines"));
+        assert_eq!(kept.take::<f64>("x").unwrap(), stored.take::<f64>("x").unwrap());
+        assert!(kept.take::<f32>("x").is_err() && kept.take::<f32>("y").is_err());
+        assert_eq!(kept.to_bundle().to_bytes(), first);
     }
 
     #[test]

@@ -24,8 +24,10 @@ use crate::summary::features::{excess_kurtosis, read_images};
 use std::path::Path;
 use upright::Upright;
 
-/// The most features a gallery shows.
+/// The most pictures a gallery shows.
 const MOST_SHOWN: usize = 300;
+/// The most features of a fit in one figure; its page has all.
+const MOST_FEATURES: usize = 60;
 
 /// (Re)makes the figures of a fit in a folder: traces, features, the posterior of K, weights.
 pub fn write_figures(fitted: &Fitted, folder: &Path) -> Result<()> {
@@ -57,7 +59,7 @@ pub fn write_figures(fitted: &Fitted, folder: &Path) -> Result<()> {
 /// The persistent features, each with its map in noise units under it where the noise was measured.
 fn feature_gallery(fitted: &Fitted, features: &Array) -> crate::figures::Figure {
     let (table, upright, z) = (&fitted.found().features.table, Upright::of(fitted), fitted.features_z());
-    let (n, shown) = (features.shape[0], features.shape[0].min(MOST_SHOWN));
+    let (n, shown) = (features.shape[0], features.shape[0].min(MOST_FEATURES));
     let caption = |at: usize| format!("{}: {:.2}%", table[at].id, 100.0 * table[at].variance_explained);
     let slices: Vec<Option<usize>> = (0..shown).map(|at| upright.fullest(features.row(at))).collect();
     let means = (0..shown).map(|at| upright.panel(features.row(at), slices[at], caption(at))).collect();

@@ -2,6 +2,7 @@
 
 use crate::data::axes::AxisPlaces;
 use crate::data::nifti::{Affine, Header};
+use crate::figures::NO_BREAK;
 use crate::figures::images::Panel;
 use crate::figures::resample::{PLANES, Placed, Plane, Volume};
 use crate::figures::ticks::number;
@@ -112,7 +113,7 @@ impl Brain {
         }
         let index = |axis: usize| if axis == self.through() { slice as f64 } else { (grid[axis] as f64 - 1.0) / 2.0 };
         let at = (0..3).map(|axis| self.affine[world][axis] * index(axis)).sum::<f64>() + self.affine[world][3];
-        format!("{} = {} mm", ["x", "y", "z"][world], number(at.round()))
+        format!("{} = {} mm", ["x", "y", "z"][world], number(at.round())).replace(' ', &NO_BREAK.to_string())
     }
 }
 
@@ -146,7 +147,7 @@ mod tests {
         let slice = upright.fullest(&values);
         assert!(matches!(slice, Some(2 | 3)), "{slice:?}");
         let panel = upright.panel(&values, Some(3), "7".into());
-        assert_eq!((panel.grid, panel.caption.as_str()), (vec![5, 3], "7, z = 6 mm"));
+        assert_eq!((panel.grid, panel.caption.as_str()), (vec![5, 3], "7, z\u{a0}=\u{a0}6\u{a0}mm"));
         assert_eq!(panel.values.iter().position(|x| *x == 9.0), Some(2), "the upper right corner");
     }
 }

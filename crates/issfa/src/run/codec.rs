@@ -14,8 +14,7 @@ use crate::spectral::{FeatureSpectra, SpectralData, Tiles};
 /// Puts features x modes into a bundle.
 pub fn put_spectra<R: Real>(bundle: &mut Bundle, name: &str, spectra: &FeatureSpectra<R>) {
     let (k, n_modes) = (spectra.n_features(), spectra.tiles().n_modes);
-    let values: Vec<R> = (0..k).flat_map(|feature| spectra.feature(feature).into_iter().map(R::from_f64)).collect();
-    bundle.put(name, &[k, n_modes], &values);
+    bundle.put_parts(name, &[k, n_modes], (0..k).map(|feature| spectra.stored(feature)));
 }
 
 /// The sizes that everything stored about a chain must have.
@@ -157,21 +156,18 @@ pub fn put_posterior(bundle: &mut Bundle, posterior: &Posterior) {
     bundle.put("posterior.n_present", &[n], &list.iter().map(|f| f.n_present).collect::<Vec<_>>());
     bundle.put("posterior.next_id", &[1], &[posterior.next_id]);
     bundle.put("posterior.last_ids", &[n], &list.iter().map(|f| f.last_id).collect::<Vec<_>>());
-    let series: Vec<f64> = list.iter().flat_map(|f| f.series[0].clone()).collect();
-    bundle.put("posterior.series", &[n, posterior.n_kept as usize], &series);
-    bundle.put("posterior.mean", &[n, n_sites], &list.iter().flat_map(|f| f.mean.clone()).collect::<Vec<_>>());
-    let deviations: Vec<f32> = list.iter().flat_map(|f| f.deviations.clone()).collect();
-    bundle.put("posterior.deviations", &[n, n_sites], &deviations);
-    let exceeds: Vec<u32> = list.iter().flat_map(|f| f.exceeds.clone()).collect();
-    bundle.put("posterior.exceeds", &[n, n_sites], &exceeds);
-    let widths: Vec<f32> = list.iter().flat_map(|f| f.widths.clone()).collect();
-    bundle.put("posterior.widths", &[widths.len()], &widths);
-    bundle.put("posterior.weights", &[n, n_rows], &list.iter().flat_map(|f| f.weights.clone()).collect::<Vec<_>>());
-    bundle.put("posterior.active", &[n, n_rows], &list.iter().flat_map(|f| f.active.clone()).collect::<Vec<_>>());
+    bundle.put_parts("posterior.series", &[n, posterior.n_kept as usize], list.iter().map(|f| &f.series[0]));
+    bundle.put_parts("posterior.mean", &[n, n_sites], list.iter().map(|f| &f.mean));
+    bundle.put_parts("posterior.deviations", &[n, n_sites], list.iter().map(|f| &f.deviations));
+    bundle.put_parts("posterior.exceeds", &[n, n_sites], list.iter().map(|f| &f.exceeds));
+    let n_widths = list.iter().map(|f| f.widths.len()).sum();
+    bundle.put_parts("posterior.widths", &[n_widths], list.iter().map(|f| &f.widths));
+    bundle.put_parts("posterior.weights", &[n, n_rows], list.iter().map(|f| &f.weights));
+    bundle.put_parts("posterior.active", &[n, n_rows], list.iter().map(|f| &f.active));
     if let Some(reconstruction) = &posterior.reconstruction {
         let mean = &reconstruction.mean;
-        let values: Vec<f32> = (0..mean.tiles().len()).flat_map(|tile| mean.tile(tile).to_vec()).collect();
-        bundle.put("posterior.reconstruction", &[mean.n_rows(), mean.n_modes()], &values);
+        let shape = [mean.n_rows(), mean.n_modes()];
+        bundle.put_parts("posterior.reconstruction", &shape, (0..mean.tiles().len()).map(|tile| mean.tile(tile)));
     }
 }
 

@@ -116,6 +116,11 @@ impl Fitted {
         self.checked.window.burn_in
     }
 
+    /// Sweeps of each chain, done or still to be done; until chains have settled, those before the next look.
+    pub fn planned_sweeps(&self) -> u64 {
+        self.checked.window.sweeps
+    }
+
     /// One row a sweep, chain by chain.
     pub fn traces(&self) -> Vec<&[TraceRow]> {
         self.chains.iter().map(|chain| &chain.trace[..]).collect()
