@@ -106,6 +106,7 @@ pub struct Needs {
 struct Measured {
     n_rows: usize,
     n_sites: f64,
+    n_grid: f64,
     n_features: f64,
     load_seconds: f64,
     kernels: BTreeMap<&'static str, f64>,
@@ -271,6 +272,7 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
     Ok(Measured {
         n_rows,
         n_sites: prepared.model.data.n_modes() as f64,
+        n_grid: prepared.model.spectrum.n_modes() as f64,
         n_features: n_features.max(1.0),
         load_seconds,
         kernels,
@@ -289,7 +291,8 @@ struct Work {
     n_sites: f64,
     /// Features that a row uses, out of all.
     density: f64,
-    is_whole: bool,
+    /// Sites that take part over those of the grid, where cells were not observed.
+    part_seen: Option<f64>,
 }
 
 /// Eigenvectors take so many times as long as as many products in a matrix product, and so many products for each n^3.
@@ -318,7 +321,7 @@ impl Work {
         }
         if kernel == Kernel::UniqueFeatures.name() {
             // Features are offered to more rows where there are more features.
-            let offers = offers::expected(n_rows as usize, k.round() as usize, density * k, self.is_whole);
+            let offers = offers::expected(n_rows as usize, k.round() as usize, density * k, self.part_seen);
             return (offers + BIRTH_PROPOSALS) * per_candidate;
         }
         1.0
@@ -337,8 +340,9 @@ fn kernel_seconds(slices: &[Measured; 2], n_rows: usize, n_features: usize) -> B
         let most = seconds / whole.n_rows as f64;
         let per_row = ((seconds - of(half, name)) / extra_rows).clamp(least * most, most);
         let at_all_rows = seconds + per_row * (n_rows as f64 - whole.n_rows as f64);
-        let Measured { n_sites, density, is_partial, .. } = *whole;
-        let size = Work { n_rows: n_rows as f64, n_sites, density, is_whole: !is_partial };
+        let Measured { n_sites, n_grid, density, is_partial, .. } = *whole;
+        let part_seen = is_partial.then_some(n_sites / n_grid);
+        let size = Work { n_rows: n_rows as f64, n_sites, density, part_seen };
         let work = |k: f64| size.of(name, k);
         (*name, at_all_rows * work(n_features as f64) / work(whole.n_features))
     };
