@@ -4,6 +4,7 @@ use crate::chain::Chain;
 use crate::data::{Rows, memory};
 use crate::error::{Error, Result};
 use crate::fit::cost::{self, Network, Size};
+use crate::fit::prepared::place_data;
 use crate::fit::{Prepared, Request, memory_needed};
 use crate::kernels::unique_features::offers;
 use crate::kernels::{Kernel, pair_rotation};
@@ -136,12 +137,14 @@ pub fn plan(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> R
 }
 
 fn plan_in<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> Result<Plan> {
-    let settings = &checked.settings;
-    let mut observations = inputs::open(rows, settings)?;
+    let mut checked = checked.clone();
+    let mut observations = inputs::open(rows, &checked.settings)?;
     let structure = checked.structure(observations.path(), observations.grid(), observations.n_sites(), shelf)?;
-    inputs::choose_cells(&mut observations, rows, settings, structure.grid(), None)?;
+    inputs::choose_cells(&mut observations, rows, &checked.settings, structure.grid(), None)?;
     let (n_given, n_sites) = (observations.n_rows(), observations.n_columns());
     let n_rows = wanted.n_rows.unwrap_or(n_given);
+    place_data(&observations, (n_rows, n_sites), R::BYTES, &mut checked, 1)?;
+    let (checked, settings) = (&checked, &checked.settings);
     let memory_on = |n_ranks: usize| memory_needed(&observations, (n_rows, n_sites), R::BYTES, settings, n_ranks);
     let memory_bytes = memory_on(1);
     if wanted.ranks.is_empty() && wanted.n_rows.is_none() {
@@ -239,7 +242,7 @@ impl Planned<'_> {
 fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<Measured> {
     const SWEEPS: u64 = 2;
     let mut slice = checked.clone();
-    slice.settings.spill = None;
+    (slice.settings.spill, slice.settings.memory, slice.memory) = (None, None, None);
     slice.settings.heldout = None;
     let start = Instant::now();
     let whole = Request::new(Rows { heldout: None, ..rows.clone() }, slice);

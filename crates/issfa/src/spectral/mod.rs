@@ -25,5 +25,6 @@ pub use loadings::{Entry, Loadings};
 pub use pass::{FeatureConditional, OneByOne, Pass};
 pub use projections::Projections;
 pub use statistics::{mode_energies, squared_row_norms, sum_over_tiles, weighted_rows};
+pub use storage::n_behind;
 pub use tiles::{FeatureSpectra, SpectralData, Tiles};
 pub use window::{Window, residuals_at_columns};
