@@ -22,7 +22,7 @@ use crate::run::codec::{put_preprocessing, take_preprocessing};
 use crate::run::folder::Run;
 use crate::run::inputs;
 use crate::run::record::{ChainStream, InputRecord, Record, Recorded};
-use crate::run::settings::{Checked, FORMAT, Init, Settings, Start, parse_bytes};
+use crate::run::settings::{Checked, FORMAT, Init, Settings, Start};
 use crate::run::trace::UserUnits;
 use crate::run::until::Window;
 use crate::spectral::load::{Loaded, training_rows};
@@ -117,7 +117,7 @@ pub struct Prepared<R> {
 }
 
 /// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments and products, means and
-/// slopes of every run; of whole rows also what a coarse start looks at. Under a mask features are drawn by way of the whole
+/// slopes of every run; of whole rows also what a coarse start looks at. Rows from which noise is measured are let go before. Under a mask features are drawn by way of the whole
 /// grid, several times over. Ranks share the data; the figure is that of rank 0, which keeps the rest.
 pub fn memory_needed(
     observations: &Observations,
@@ -126,7 +126,7 @@ pub fn memory_needed(
     settings: &Settings,
     n_ranks: usize,
 ) -> u64 {
-    let sample = Sample::n_bytes(n_rows, n_columns);
+    let sample = if settings.noise == "white" { 0 } else { Sample::n_bytes(n_rows, n_columns) };
     // Headers may claim more than can be counted with 64 bits.
     let [n_rows, n_columns, n_grid, n_runs, bytes, n_ranks] =
         [n_rows, n_columns, observations.n_sites(), observations.n_runs(), bytes, n_ranks].map(|n| n as u128);
@@ -141,7 +141,8 @@ pub fn memory_needed(
     let products = 64 * 8 * n_rows * (3 + rayon::current_num_threads() as u128);
     let nuisance = 2 * 8 * n_runs * n_columns * (1 + observations.covariates().n_columns() as u128);
     let reconstruction = if settings.reconstruct { 4 * n_rows * n_grid } else { 0 };
-    let all = data + coarse + u128::from(sample) + reconstruction + features + products + nuisance + (64 << 20);
+    let sampling = data + coarse + reconstruction + features + products;
+    let all = sampling.max(u128::from(sample)) + nuisance + (64 << 20);
     u64::try_from(all).unwrap_or(u64::MAX)
 }
 
@@ -149,13 +150,12 @@ pub fn memory_needed(
 /// the tiles at hand.
 fn spilled_bytes(cells: u128, n_rows: u128, bytes: u128, settings: &Settings) -> u128 {
     let tiles = (n_behind() + rayon::current_num_threads()) as u128 * n_rows * TILE as u128 * bytes;
-    tiles.min(cells * bytes).max(2 * spill_chunk(settings) as u128)
+    tiles.min(cells * bytes).max(spill_chunk(settings) as u128 * 3 / 2)
 }
 
 /// Bytes of rows that are read at a time when data go to a file.
 fn spill_chunk(settings: &Settings) -> usize {
-    let bound = settings.memory.as_deref().and_then(|text| parse_bytes("memory", text).ok());
-    bound.map_or(SPILL_CHUNK_BYTES, |bound| SPILL_CHUNK_BYTES.min(bound as usize / SHARE_OF_CHUNK))
+    if settings.memory.is_some() { SMALL_CHUNK_BYTES } else { SPILL_CHUNK_BYTES }
 }
 
 /// Under a bound on memory, says whether data go to a file, in the folder that is named or that of temporary files; an error where
@@ -238,8 +238,8 @@ fn check_scale(path: &Path, preprocessing: &Preprocessing, findings: &Findings) 
 
 /// Rows read at a time when data go to a file.
 const SPILL_CHUNK_BYTES: usize = 256 << 20;
-/// Under a bound on memory they are at most this part of it.
-const SHARE_OF_CHUNK: usize = 16;
+/// The same under a bound on memory.
+const SMALL_CHUNK_BYTES: usize = 32 << 20;
 
 /// The share of the memory that is free which rows may take while they are prepared, so that files are read once for it.
 const SHARE_FOR_ROWS: u64 = 4;
