@@ -1,6 +1,6 @@
 """What a mask costs and gains: features found inside of it, and seconds per sweep; prints tables and writes bench/masks.json.
 
-    bench/run masks [--quick] [--only recovery speed more_rows]
+    bench/run masks [--quick] [--only recovery speed more_rows] [--before BINARY]
 
 The mask is an ellipsoid with semi-axes of 0.42 of each side, 31% of the box.
 
@@ -9,6 +9,8 @@ The mask is an ellipsoid with semi-axes of 0.42 of each side, 31% of the box.
 2. speed     fits with and without the mask in turn, with as many features: seconds per sweep, as ratios within pairs. Shares of
              kernels are those of the whole run
 3. more_rows the same with three times the rows, on a smaller box
+
+--before also times masked fits of another build in each round.
 
 --quick takes small sizes, to see whether the script works: its numbers mean nothing, and go to target/masks_quick.json.
 """
@@ -95,7 +97,7 @@ def compare(run, trace, truth, mask, settings):
     }
 
 
-def recovery(results, quick):
+def recovery(results, quick, _before):
     size = QUICK_RECOVERY if quick else RECOVERY
     mask = ellipsoid(size["grid"])
     columns = {
@@ -136,15 +138,15 @@ def seconds_by_kind(trace, burn_in):
     return {"burn_in": seconds[WARM_UP:burn_in].mean(), "sampling": seconds[burn_in:-1].mean(), "kept": seconds[-1]}
 
 
-def speed(results, quick):
-    results["speed"] = compare_speed(QUICK_SPEED if quick else SPEED)
+def speed(results, quick, before):
+    results["speed"] = compare_speed(QUICK_SPEED if quick else SPEED, before)
 
 
-def more_rows(results, quick):
-    results["more_rows"] = compare_speed(QUICK_SPEED if quick else MORE_ROWS)
+def more_rows(results, quick, before):
+    results["more_rows"] = compare_speed(QUICK_SPEED if quick else MORE_ROWS, before)
 
 
-def compare_speed(size):
+def compare_speed(size, before):
     mask = ellipsoid(size["grid"])
     alike = ["--burn-in", size["burn_in"], "--thin", size["sweeps"] - size["burn_in"], "--init", f"kmeans:{size['features']}",
              "--max-features", size["features"]]
@@ -157,7 +159,9 @@ def compare_speed(size):
         data, run = simulate(size, 1, f"{folder}/sim"), f"{folder}/run"
         for number in range(1, size["rounds"] + 1):
             pair = {}
-            for name, more in [("whole", []), ("masked", ["--mask", f"{folder}/mask.npy"])]:
+            masked, now = ["--mask", f"{folder}/mask.npy"], program.BINARY
+            fits = [("whole", now, []), ("masked", now, masked)] + ([("before", before, masked)] if before else [])
+            for name, program.BINARY, more in fits:
                 trace = fit(data, size, 1, run, *alike, *more)
                 shares = program.call_json("summary", run)["kernel_shares"]
                 found = {**seconds_by_kind(trace, size["burn_in"]), "n_features": trace["n_features"][WARM_UP:].mean(),
@@ -165,11 +169,14 @@ def compare_speed(size):
                 print(f"| {number} | {name} | {found['n_features']:.1f} | {found['burn_in']:.3f} | {found['sampling']:.3f} "
                       f"| {found['kept']:.3f} | {shares['features']:.2f} | {shares['unique_features']:.2f} |", flush=True)
                 pair[name] = found
+            program.BINARY = now
             pairs.append(pair)
     kinds = ("burn_in", "sampling", "kept")
-    ratios = {kind: float(np.median([pair["masked"][kind] / pair["whole"][kind] for pair in pairs])) for kind in kinds}
-    print(f"\nmedians of masked / whole: {ratios['burn_in']:.2f} in burn-in, {ratios['sampling']:.2f} after it, "
-          f"{ratios['kept']:.2f} of a kept sweep; sites inside / all: {mask.mean():.2f}")
+    of = lambda name: {kind: float(np.median([pair[name][kind] / pair["whole"][kind] for pair in pairs])) for kind in kinds}
+    ratios = {name: of(name) for name in pairs[0] if name != "whole"}
+    for name, ratio in ratios.items():
+        print(f"\nmedians of {name} / whole: {ratio['burn_in']:.2f} in burn-in, {ratio['sampling']:.2f} after it, "
+              f"{ratio['kept']:.2f} of a kept sweep; sites inside / all: {mask.mean():.2f}")
     return {"size": size, "inside": mask.mean(), "pairs": pairs, "median_ratios": ratios}
 
 
@@ -179,13 +186,14 @@ PARTS = [recovery, speed, more_rows]
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("--quick", action="store_true")
+    options.add_argument("--before", metavar="BINARY")
     options.add_argument("--only", nargs="+", choices=[part.__name__ for part in PARTS])
     options = options.parse_args()
     path = Path("target/masks_quick.json" if options.quick else "bench/masks.json")
     results = json.loads(path.read_text()) if path.exists() and options.only else {}
     for part in PARTS:
         if not options.only or part.__name__ in options.only:
-            part(results, options.quick)
+            part(results, options.quick, options.before)
             path.write_text(json.dumps(results, indent=1, default=float) + "\n")
 
 

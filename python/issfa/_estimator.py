@@ -122,6 +122,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         missing="error",
         precision="f32",
         spill=None,
+        memory=None,
         keep_draws=20,
         reconstruction=False,
         exceed=2.0,
@@ -168,6 +169,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.missing = missing
         self.precision = precision
         self.spill = spill
+        self.memory = memory
         self.keep_draws = keep_draws
         self.reconstruction = reconstruction
         self.exceed = exceed
@@ -591,7 +593,7 @@ def _as_setting(name, value):
         return "x".join(str(int(n)) for n in np.atleast_1d(value))
     if name in ("time_budget", "checkpoint_every"):
         return _as_time(value)
-    if name == "target_r2":
+    if name in ("target_r2", "memory"):
         return str(value)
     if name in ("init", "spill", "background") and isinstance(value, os.PathLike):
         return os.fspath(value)

@@ -96,6 +96,7 @@ mod tests {
             runs: Some("file".into()),
             mask: Some(String::new()),
             spill: Some("folder".into()),
+            memory: Some(String::new()),
             heldout: Some("file".into()),
             background: Some("file".into()),
             time_budget: Some(String::new()),

@@ -62,6 +62,27 @@ fn spilled_data_give_the_same_bits() {
     bench.fails(1, &format!("{FIT} --sweeps 40 --spill /dev/null/no --out other"));
 }
 
+/// A bound on memory sends data to a file where they do not fit, and nothing else; one that is too small says how much it takes.
+#[test]
+fn a_bound_on_memory_gives_the_same_bits() {
+    let bench = Bench::empty();
+    bench.ok("simulate --seed 5 --rows 2000 --heldout-rows 20 --grid 60x60 --features 5 --density 0.2 --out sim");
+    let fit = "fit sim/observations.npy --grid 60x60 --sweeps 12 --burn-in 6 --thin 2 --seed 9 --reconstruct --threads 2 --quiet";
+    bench.ok(&format!("{fit} --memory 10GB --spill scratch --out run"));
+    assert!(!bench.path("scratch").exists(), "data that fit stay in memory");
+    let refused = bench.fails(2, &format!("{fit} --memory 1MB --out other"));
+    assert!(refused.contains("--memory = 1MB: a fit of 2000 x 3600 holds about "), "{refused}");
+    let least: u64 = refused.split(" MB even").next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    bench.ok(&format!("{fit} --memory {}MB --spill scratch --out spilled", least + 8));
+    assert!(bench.path("scratch").exists(), "data that do not fit go to a file");
+    same(&bench, "run", "spilled");
+    let plan = |size: &str| {
+        bench.ok(&format!("plan sim/observations.npy --grid 60x60 --reconstruct --threads 2 --memory {size}"))
+    };
+    assert!(plan(&format!("{}MB", least + 8)).contains("spill ") && !plan("10GB").contains("spill "));
+    assert!(bench.fails(2, &format!("{fit} --memory much --out other")).contains("write a size such as 800MB"));
+}
+
 #[test]
 fn double_precision_is_deterministic_too() {
     let bench = bench();

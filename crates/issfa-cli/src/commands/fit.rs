@@ -161,6 +161,9 @@ pub struct FitOptions {
     /// Keep the data in a file in this folder instead of memory, for data that memory does not hold
     #[arg(long, value_name = "DIR")]
     pub spill: Option<PathBuf>,
+    /// The most memory to hold, such as 8GB: data that do not fit go to a file, in the folder of --spill or that of temporary files
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
     /// How many evenly spaced draws to keep on disk
     #[arg(long, value_name = "N")]
     pub keep_draws: Option<usize>,
@@ -279,6 +282,7 @@ impl FitOptions {
         set(&mut settings.missing, self.missing);
         settings.heldout = self.heldout.take().or(settings.heldout.take());
         settings.spill = self.spill.take().or(settings.spill.take());
+        settings.memory = self.memory.take().or(settings.memory.take());
         Ok(())
     }
 

@@ -112,7 +112,8 @@ pub fn messages(size: &Size, n_ranks: usize) -> Vec<Message> {
     list.push(message(Way::Gather, pairs, 40.0 * pair_rotation::CANDIDATES as f64 * own_chunks));
     list.push(message(Way::Gather, size.turned_pairs, t / ranks * (1.0 + 16.0 * size.active_per_row / k.max(1.0))));
     // Of features that few rows use the means, with all rows, and what those that are asked gain.
-    let few = few_rows::expected(size.n_rows, size.n_features, size.n_grid.is_none()).min(k);
+    let part_seen = size.n_grid.map(|n| columns / n as f64);
+    let few = few_rows::expected(size.n_rows, size.n_features, part_seen).min(k);
     list.push(message(Way::Gather, 1.0, 8.0 * own_tiles * few * k));
     list.push(message(Way::Sum, 1.0, 8.0 * t * few));
     let asked = few_rows::asked(size.n_rows, size.n_grid.is_none()) as f64;
@@ -123,7 +124,7 @@ pub fn messages(size: &Size, n_ranks: usize) -> Vec<Message> {
     list.push(message(Way::Gather, few, per_feature));
     let rounds = f64::from(size.birth_rounds);
     let per_proposal = if size.n_grid.is_some() { columns * bytes / ranks } else { 8.0 * own_tiles };
-    let offers = offers::expected(size.n_rows, size.n_features, size.active_per_row, size.n_grid.is_none());
+    let offers = offers::expected(size.n_rows, size.n_features, size.active_per_row, part_seen);
     let proposals = (size.proposals - offers).max(0.0);
     list.push(message(Way::Gather, rounds, proposals / rounds.max(1.0) * per_proposal));
     let per_offer = if size.n_grid.is_some() { per_proposal } else { offers::SHOWN as f64 * per_proposal };

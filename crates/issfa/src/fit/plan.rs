@@ -4,6 +4,7 @@ use crate::chain::Chain;
 use crate::data::{Rows, memory};
 use crate::error::{Error, Result};
 use crate::fit::cost::{self, Network, Size};
+use crate::fit::prepared::place_data;
 use crate::fit::{Prepared, Request, memory_needed};
 use crate::kernels::few_rows;
 use crate::kernels::unique_features::offers;
@@ -107,6 +108,7 @@ pub struct Needs {
 struct Measured {
     n_rows: usize,
     n_sites: f64,
+    n_grid: f64,
     n_features: f64,
     load_seconds: f64,
     kernels: BTreeMap<&'static str, f64>,
@@ -136,12 +138,14 @@ pub fn plan(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> R
 }
 
 fn plan_in<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> Result<Plan> {
-    let settings = &checked.settings;
-    let mut observations = inputs::open(rows, settings)?;
+    let mut checked = checked.clone();
+    let mut observations = inputs::open(rows, &checked.settings)?;
     let structure = checked.structure(observations.path(), observations.grid(), observations.n_sites(), shelf)?;
-    inputs::choose_cells(&mut observations, rows, settings, structure.grid(), None)?;
+    inputs::choose_cells(&mut observations, rows, &checked.settings, structure.grid(), None)?;
     let (n_given, n_sites) = (observations.n_rows(), observations.n_columns());
     let n_rows = wanted.n_rows.unwrap_or(n_given);
+    place_data(&observations, (n_rows, n_sites), R::BYTES, &mut checked, 1)?;
+    let (checked, settings) = (&checked, &checked.settings);
     let memory_on = |n_ranks: usize| memory_needed(&observations, (n_rows, n_sites), R::BYTES, settings, n_ranks);
     let memory_bytes = memory_on(1);
     if wanted.ranks.is_empty() && wanted.n_rows.is_none() {
@@ -239,7 +243,7 @@ impl Planned<'_> {
 fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<Measured> {
     const SWEEPS: u64 = 2;
     let mut slice = checked.clone();
-    slice.settings.spill = None;
+    (slice.settings.spill, slice.settings.memory, slice.memory) = (None, None, None);
     slice.settings.heldout = None;
     let start = Instant::now();
     let whole = Request::new(Rows { heldout: None, ..rows.clone() }, slice);
@@ -272,6 +276,7 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
     Ok(Measured {
         n_rows,
         n_sites: prepared.model.data.n_modes() as f64,
+        n_grid: prepared.model.spectrum.n_modes() as f64,
         n_features: n_features.max(1.0),
         load_seconds,
         kernels,
@@ -290,7 +295,8 @@ struct Work {
     n_sites: f64,
     /// Features that a row uses, out of all.
     density: f64,
-    is_whole: bool,
+    /// Sites that take part over those of the grid, where cells were not observed.
+    part_seen: Option<f64>,
 }
 
 /// Eigenvectors take so many times as long as as many products in a matrix product, and so many products for each n^3.
@@ -318,11 +324,11 @@ impl Work {
             return per_candidate;
         }
         if kernel == Kernel::FewRows.name() {
-            return few_rows::expected(n_rows as usize, k.round() as usize, self.is_whole);
+            return few_rows::expected(n_rows as usize, k.round() as usize, self.part_seen);
         }
         if kernel == Kernel::UniqueFeatures.name() {
             // Features are offered to more rows where there are more features.
-            let offers = offers::expected(n_rows as usize, k.round() as usize, density * k, self.is_whole);
+            let offers = offers::expected(n_rows as usize, k.round() as usize, density * k, self.part_seen);
             return (offers + BIRTH_PROPOSALS) * per_candidate;
         }
         1.0
@@ -341,8 +347,9 @@ fn kernel_seconds(slices: &[Measured; 2], n_rows: usize, n_features: usize) -> B
         let most = seconds / whole.n_rows as f64;
         let per_row = ((seconds - of(half, name)) / extra_rows).clamp(least * most, most);
         let at_all_rows = seconds + per_row * (n_rows as f64 - whole.n_rows as f64);
-        let Measured { n_sites, density, is_partial, .. } = *whole;
-        let size = Work { n_rows: n_rows as f64, n_sites, density, is_whole: !is_partial };
+        let Measured { n_sites, n_grid, density, is_partial, .. } = *whole;
+        let part_seen = is_partial.then_some(n_sites / n_grid);
+        let size = Work { n_rows: n_rows as f64, n_sites, density, part_seen };
         let work = |k: f64| size.of(name, k);
         (*name, at_all_rows * work(n_features as f64) / work(whole.n_features))
     };

@@ -26,6 +26,7 @@ use crate::run::settings::{Checked, FORMAT, Init, Settings, Start};
 use crate::run::trace::UserUnits;
 use crate::run::until::Window;
 use crate::spectral::load::{Loaded, training_rows};
+use crate::spectral::{TILE, n_behind};
 use crate::structure::{Shelf, Spectrum, Structure};
 use crate::summary::{Fitted, Results};
 use std::path::{Path, PathBuf};
@@ -116,7 +117,7 @@ pub struct Prepared<R> {
 }
 
 /// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments and products, means and
-/// slopes of every run; of whole rows also what a coarse start looks at. Under a mask features are drawn by way of the whole
+/// slopes of every run; of whole rows also what a coarse start looks at. Rows from which noise is measured are let go before. Under a mask features are drawn by way of the whole
 /// grid, several times over. Ranks share the data; the figure is that of rank 0, which keeps the rest.
 pub fn memory_needed(
     observations: &Observations,
@@ -125,24 +126,65 @@ pub fn memory_needed(
     settings: &Settings,
     n_ranks: usize,
 ) -> u64 {
-    let sample = Sample::n_bytes(n_rows, n_columns);
+    let sample = if settings.noise == "white" { 0 } else { Sample::n_bytes(n_rows, n_columns) };
     // Headers may claim more than can be counted with 64 bits.
     let [n_rows, n_columns, n_grid, n_runs, bytes, n_ranks] =
         [n_rows, n_columns, observations.n_sites(), observations.n_runs(), bytes, n_ranks].map(|n| n as u128);
     let cells = n_rows * n_columns;
     let is_masked = n_columns < n_grid || observations.may_have_holes();
     let features = 64 * (n_grid * (2 * bytes + if is_masked { 40 } else { 0 }) + 20 * n_columns);
+    let data =
+        if settings.spill.is_some() { spilled_bytes(cells, n_rows, bytes, settings) } else { cells * bytes / n_ranks };
     let rows_looked_at = 2 * (few_rows::MOST_ASKED + few_rows::MOST_ROWS) as u128 * n_grid * bytes;
-    let data = if settings.spill.is_some() { SPILL_CHUNK_BYTES as u128 } else { cells * bytes / n_ranks };
-    let coarse =
-        if is_masked || settings.start == Start::Full { 0 } else { cells * bytes / coarse::SHARE as u128 / n_ranks };
+    let has_coarse = !is_masked && settings.start != Start::Full && settings.spill.is_none();
+    let coarse = if has_coarse { cells * bytes / coarse::SHARE as u128 / n_ranks } else { 0 };
     // Every thread adds up products of all rows with all features.
     let products = 64 * 8 * n_rows * (3 + rayon::current_num_threads() as u128);
     let nuisance = 2 * 8 * n_runs * n_columns * (1 + observations.covariates().n_columns() as u128);
     let reconstruction = if settings.reconstruct { 4 * n_rows * n_grid } else { 0 };
-    let others = reconstruction + features + rows_looked_at + products + nuisance;
-    let all = data + coarse + u128::from(sample) + others + (64 << 20);
+    let sampling = data + coarse + reconstruction + features + rows_looked_at + products;
+    let all = sampling.max(u128::from(sample)) + nuisance + (64 << 20);
     u64::try_from(all).unwrap_or(u64::MAX)
+}
+
+/// What is in memory of data in a file: the rows that are read at a time (in double precision, and as they are written), and later
+/// the tiles at hand.
+fn spilled_bytes(cells: u128, n_rows: u128, bytes: u128, settings: &Settings) -> u128 {
+    let tiles = (n_behind() + rayon::current_num_threads()) as u128 * n_rows * TILE as u128 * bytes;
+    tiles.min(cells * bytes).max(spill_chunk(settings) as u128 * 3 / 2)
+}
+
+/// Bytes of rows that are read at a time when data go to a file.
+fn spill_chunk(settings: &Settings) -> usize {
+    if settings.memory.is_some() { SMALL_CHUNK_BYTES } else { SPILL_CHUNK_BYTES }
+}
+
+/// Under a bound on memory, says whether data go to a file, in the folder that is named or that of temporary files; an error where
+/// not even that keeps the fit within the bound.
+pub(super) fn place_data(
+    observations: &Observations,
+    shape: (usize, usize),
+    bytes: usize,
+    checked: &mut Checked,
+    n_ranks: usize,
+) -> Result<()> {
+    let Some(bound) = checked.memory else { return Ok(()) };
+    let folder = checked.settings.spill.take();
+    if memory_needed(observations, shape, bytes, &checked.settings, n_ranks) <= bound {
+        return Ok(());
+    }
+    checked.settings.spill = Some(folder.unwrap_or_else(std::env::temp_dir));
+    let needed = memory_needed(observations, shape, bytes, &checked.settings, n_ranks);
+    if needed > bound {
+        let text = checked.settings.memory.clone().unwrap_or_default();
+        let least = needed.div_ceil(1_000_000);
+        let problem = format!(
+            "a fit of {} x {} holds about {least} MB even with its data on disk; give at least that, or use fewer rows or sites",
+            shape.0, shape.1
+        );
+        return Err(Error::setting("memory", text, problem));
+    }
+    Ok(())
 }
 
 /// Refuses rows that cannot fit before they are read for their checksums: by the sites that are sure to take part.
@@ -197,6 +239,8 @@ fn check_scale(path: &Path, preprocessing: &Preprocessing, findings: &Findings) 
 
 /// Rows read at a time when data go to a file.
 const SPILL_CHUNK_BYTES: usize = 256 << 20;
+/// The same under a bound on memory.
+const SMALL_CHUNK_BYTES: usize = 32 << 20;
 
 /// The share of the memory that is free which rows may take while they are prepared, so that files are read once for it.
 const SHARE_FOR_ROWS: u64 = 4;
@@ -214,7 +258,9 @@ impl<R: Real> Prepared<R> {
         let watch = watch.filter(|_| is_alone);
         let heed = || if watch.as_ref().is_some_and(|wants_stop| wants_stop()) { Err(Error::Stopped) } else { Ok(()) };
         heed()?;
-        check_memory::<R>(&rows, &observations, settings, ranks.own.size())?;
+        if checked.memory.is_none() {
+            check_memory::<R>(&rows, &observations, settings, ranks.own.size())?;
+        }
         let (records, side) = (inputs::records(&rows, &observations)?, inputs::side_checksums(&rows, settings)?);
         let heldout_checksum = heldout_checksum(&rows, settings)?;
         if let Some(earlier) = &earlier {
@@ -233,7 +279,8 @@ impl<R: Real> Prepared<R> {
             let shape = (observations.n_rows(), observations.n_columns());
             let needed = memory_needed(&observations, shape, R::BYTES, settings, 1);
             let room = |free: u64| free.saturating_sub(needed).min(free / SHARE_FOR_ROWS);
-            observations.remember(memory::available().map_or(BYTES_FOR_ROWS, room))?;
+            let free = memory::available().into_iter().chain(checked.memory).min();
+            observations.remember(free.map_or(BYTES_FOR_ROWS, room))?;
         }
         let known_mask = earlier.as_ref().map(|earlier| earlier.mask.clone());
         inputs::choose_cells(&mut observations, &rows, settings, structure.grid(), known_mask)?;
@@ -249,15 +296,21 @@ impl<R: Real> Prepared<R> {
     }
 
     fn from_observations(
-        checked: Checked,
+        mut checked: Checked,
         rows: &Rows,
-        observations: Observations,
+        mut observations: Observations,
         structure: Arc<Structure>,
         ranks: Ranks,
         mut known: Known,
     ) -> Result<Prepared<R>> {
-        let (settings, comm) = (&checked.settings, ranks.own.clone());
+        let comm = ranks.own.clone();
         let (n_rows, n_columns) = (observations.n_rows(), observations.n_columns());
+        place_data(&observations, (n_rows, n_columns), R::BYTES, &mut checked, comm.size())?;
+        if checked.settings.spill.is_some() {
+            // Longer stretches in the file: the disk is written in an order that it likes.
+            observations.set_chunk_bytes(spill_chunk(&checked.settings));
+        }
+        let settings = &checked.settings;
         let memory = memory_needed(&observations, (n_rows, n_columns), R::BYTES, settings, comm.size());
         memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), memory)?;
         let centering = settings.center.unwrap_or(Centering::Site);
@@ -534,10 +587,6 @@ fn open_rows(rows: &Rows, checked: &mut Checked, keep_first: Option<usize>) -> R
     settings.center.get_or_insert(Centering::Site);
     if settings.melodic && observations.space().is_none() {
         return Err(Error::setting("melodic", true, "MELODIC's files are images, but the input is not NIfTI"));
-    }
-    if settings.spill.is_some() {
-        // Longer stretches in the file: the disk is written in an order that it likes.
-        observations.set_chunk_bytes(SPILL_CHUNK_BYTES);
     }
     Ok(observations)
 }

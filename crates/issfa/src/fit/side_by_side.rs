@@ -29,7 +29,8 @@ pub(super) fn n_at_once(about: &About, n_chains: usize, bytes: usize) -> usize {
     let data = (about.record.n_rows * about.mask.n_columns() * bytes) as u64;
     let in_memory = if about.checked.settings.spill.is_some() { 0 } else { data };
     let of_one = about.memory.saturating_sub(in_memory).max(1);
-    let room = memory::available().map_or(wanted, |free| (free / of_one) as usize);
+    let bound = about.checked.memory.map(|bound| bound.saturating_sub(in_memory));
+    let room = memory::available().into_iter().chain(bound).min().map_or(wanted, |free| (free / of_one) as usize);
     wanted.min(room.max(1))
 }
 

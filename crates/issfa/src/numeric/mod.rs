@@ -4,5 +4,6 @@ pub mod bytes;
 pub mod files;
 pub mod lanes;
 pub mod linalg;
+pub mod normals;
 pub mod table;
 pub mod workers;

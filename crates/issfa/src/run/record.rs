@@ -245,7 +245,7 @@ impl Recorded {
         let Recorded { mut settings, record } = self.clone();
         (settings.input, settings.confounds) = (Vec::new(), Vec::new());
         (settings.runs, settings.heldout, settings.spill) = (None, None, None);
-        (settings.checkpoint_every, settings.time_budget) = (String::new(), None);
+        (settings.checkpoint_every, settings.time_budget, settings.memory) = (String::new(), None, None);
         #[derive(Serialize)]
         struct Last {
             record: Record,
@@ -315,7 +315,7 @@ impl Recorded {
         settings.chains = 0;
         settings.input = Vec::new();
         settings.heldout = None;
-        settings.spill = None;
+        (settings.spill, settings.memory) = (None, None);
         // The record knows these by what is in them.
         settings.noise = String::new();
         settings.confounds = Vec::new();

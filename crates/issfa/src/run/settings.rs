@@ -121,6 +121,9 @@ pub struct Settings {
     /// A folder for data that memory does not hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spill: Option<PathBuf>,
+    /// The most memory that the fit may hold, such as `8GB`: data go to a file where they do not fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
     /// How many evenly spaced draws are kept.
     #[serde(alias = "keep_draws")]
     pub keep_draws: usize,
@@ -315,6 +318,7 @@ impl Default for Settings {
             missing: Missing::Error,
             precision: Precision::F32,
             spill: None,
+            memory: None,
             keep_draws: 20,
             reconstruct: false,
             heldout: None,
@@ -406,6 +410,8 @@ pub struct Checked {
     pub checkpoint_every: Duration,
     /// After which a fit ends.
     pub time_budget: Option<Duration>,
+    /// The most bytes of memory that the fit may hold.
+    pub memory: Option<u64>,
 }
 
 impl Settings {
@@ -491,6 +497,7 @@ impl Settings {
             curve: Curve::parse(&self.curve)?,
             checkpoint_every: parse_duration("checkpoint-every", &self.checkpoint_every)?,
             time_budget: self.time_budget.as_deref().map(|text| parse_duration("time-budget", text)).transpose()?,
+            memory: self.memory.as_deref().map(|text| parse_bytes("memory", text)).transpose()?,
             settings: self,
         };
         if checked.target_r2.is_some() && checked.settings.priors.noise.is_some() {
@@ -755,6 +762,24 @@ pub fn parse_duration(name: &str, text: &str) -> Result<Duration> {
     }
 }
 
+/// Reads `500000000`, `500000KB`, `500MB`, `1.5GB`, `1TB`: thousands of thousands.
+pub fn parse_bytes(name: &str, text: &str) -> Result<u64> {
+    let text = text.trim();
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len()));
+    let size = match unit.to_ascii_uppercase().as_str() {
+        "" | "B" => 1.0,
+        "KB" | "K" => 1e3,
+        "MB" | "M" => 1e6,
+        "GB" | "G" => 1e9,
+        "TB" | "T" => 1e12,
+        _ => f64::NAN,
+    };
+    match number.trim().parse::<f64>().map(|value| value * size) {
+        Ok(bytes) if (1.0..1e18).contains(&bytes) => Ok(bytes as u64),
+        _ => Err(Error::setting(name, text, "write a size such as 800MB, 16GB or 2000000000 (bytes)")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -795,6 +820,12 @@ mod tests {
         assert!(problem(|s| s.priors.ibp_strength = [0.0, 1.0]).contains("ibp_strength"));
         assert!(problem(|s| s.priors.weight_mean = WeightMeanSetting::Fixed("free".into())).contains("weight_mean"));
         assert!(problem(|s| s.checkpoint_every = "soon".into()).contains("checkpoint-every = soon:"));
+        for wrong in ["much", "-1GB", "0", "4 GiB", "", "1e30GB"] {
+            assert!(problem(|s| s.memory = Some(wrong.into())).contains("write a size such as 800MB"), "{wrong}");
+        }
+        for (text, bytes) in [("1", 1), ("2 kB", 2_000), ("800MB", 800_000_000), ("1.5g", 1_500_000_000)] {
+            assert_eq!(parse_bytes("memory", text).unwrap(), bytes);
+        }
         assert!(problem(|s| s.sweep.kernels.retain(|k| *k != Kernel::Noise)).contains("noise"));
     }
 

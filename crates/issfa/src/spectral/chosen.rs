@@ -12,7 +12,7 @@ const AT_ONCE: usize = 256;
 /// Data of whole rows at some modes (ascending).
 pub fn at_modes<R: Real>(data: &SpectralData<R>, modes: &[usize], comm: &dyn Comm) -> SpectralData<R> {
     let (n_rows, size) = (data.n_rows(), comm.size());
-    let mut chosen = SpectralData::zeros(n_rows, Tiles::shared(modes.len(), comm));
+    let mut chosen = data.beside(n_rows, Tiles::shared(modes.len(), comm));
     for first in (0..n_rows).step_by(AT_ONCE * size) {
         let n = (n_rows - first).min(AT_ONCE * size);
         let of_rank = |rank: usize| {
@@ -41,7 +41,12 @@ fn some_rows<R: Real>(
         modes.iter().filter(|mode| here.contains(mode)).map(|mode| (mode / TILE, mode % TILE)).collect();
     let at = |row: usize| places.iter().map(move |&(tile, offset)| data.tile_row(tile, row)[offset]);
     if comm.size() == 1 {
-        return of_rank(0).map(|row| at(row).collect()).collect();
+        // Tile by tile: they may be in a file.
+        let mut rows = vec![Vec::with_capacity(places.len()); of_rank(0).len()];
+        for &(tile, offset) in &places {
+            rows.iter_mut().zip(of_rank(0)).for_each(|(values, row)| values.push(data.tile_row(tile, row)[offset]));
+        }
+        return rows;
     }
     let parcels = (0..comm.size()).map(|rank| R::write(&of_rank(rank).flat_map(at).collect::<Vec<R>>()));
     let parcels: Vec<Vec<R>> = comm.exchange(parcels.collect()).iter().map(|bytes| R::read(bytes)).collect();

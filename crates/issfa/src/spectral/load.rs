@@ -64,6 +64,7 @@ pub fn training_rows<R: Real>(
         } else {
             lay_out(values, first_row, &mut data);
         }
+        data.let_go();
         Ok(())
     })?;
     // Other ranks may have more chunks than this one.

@@ -27,5 +27,6 @@ pub use projections::Projections;
 pub use statistics::{
     mode_energies, products_at_tiles, squared_row_norms, sum_over_some_tiles, sum_over_tiles, weighted_rows,
 };
+pub use storage::n_behind;
 pub use tiles::{FeatureSpectra, SpectralData, Tiles};
 pub use window::{Window, residuals_at_columns};

@@ -8,7 +8,8 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// From this size on, memory is asked for in large pages: walking through it is then a good deal faster.
 const LARGE: usize = 32 << 20;
@@ -18,6 +19,33 @@ const LARGE: usize = 32 << 20;
 pub enum Storage<R> {
     Small(Vec<R>),
     Mapped(MmapMut, PhantomData<R>),
+    Spilled(Spilled),
+}
+
+/// Numbers in a file, of which some tiles are in memory at a time.
+#[derive(Debug)]
+pub struct Spilled {
+    map: MmapMut,
+    folder: PathBuf,
+    /// The last tile that was asked for.
+    furthest: AtomicUsize,
+}
+
+/// How a tile is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// All of it, and then the next one.
+    All,
+    /// A few rows of it.
+    Rows,
+}
+
+/// Tiles that are fetched while one is being worked on.
+const AHEAD: usize = 2;
+
+/// Tiles that stay in memory behind the last one that was asked for: other threads may still be at work on them.
+pub fn n_behind() -> usize {
+    2 * rayon::current_num_threads() + 1
 }
 
 impl<R: Real> Storage<R> {
@@ -51,7 +79,71 @@ impl<R: Real> Storage<R> {
         reserve(&file, (n * R::BYTES) as u64).map_err(Error::write(&path))?;
         // SAFETY: the file is ours alone: it was made just now and has no name that others could open it by.
         let map = unsafe { MmapMut::map_mut(&file) }.map_err(Error::write(&path))?;
-        Ok(Storage::Mapped(map, PhantomData))
+        Ok(Storage::Spilled(Spilled { map, folder: folder.to_path_buf(), furthest: AtomicUsize::new(0) }))
+    }
+
+    /// Room where these numbers are: in a file beside theirs, if they are in one and there can be another.
+    pub fn beside(&self, n: usize) -> Storage<R> {
+        match self {
+            Storage::Spilled(Spilled { folder, .. }) => {
+                Storage::in_file(n, folder).unwrap_or_else(|_| Storage::in_memory(n))
+            }
+            _ => Storage::in_memory(n),
+        }
+    }
+
+    /// To be told before a tile is looked at: of numbers in a file the next tiles are fetched, and those that were left are let
+    /// go. Hints only: whoever still looks at a tile gets it again.
+    pub fn follow(&self, tile: usize, tile_bytes: usize, look: Look) {
+        if let Storage::Spilled(spilled) = self {
+            spilled.follow(tile, tile_bytes, look);
+        }
+    }
+
+    /// Lets all pages of a file go from memory; what was written goes to the disk.
+    pub fn let_go(&self) {
+        if let Storage::Spilled(spilled) = self {
+            spilled.let_go(0..spilled.map.len());
+        }
+    }
+}
+
+impl Spilled {
+    fn follow(&self, tile: usize, tile_bytes: usize, look: Look) {
+        let (furthest, behind) = (self.furthest.load(Ordering::Relaxed), n_behind());
+        let starts_anew = tile + behind < furthest;
+        if tile <= furthest && !starts_anew {
+            return;
+        }
+        if self.furthest.compare_exchange(furthest, tile, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
+        }
+        let first = furthest.saturating_sub(behind);
+        let left = if starts_anew { first..furthest + 1 } else { first..tile.saturating_sub(behind) };
+        self.let_go(left.start * tile_bytes..left.end * tile_bytes);
+        if look == Look::All {
+            let from = if starts_anew || furthest == 0 { tile + 1 } else { tile + AHEAD };
+            self.fetch(from * tile_bytes..(tile + AHEAD + 1) * tile_bytes);
+        }
+    }
+
+    fn fetch(&self, bytes: std::ops::Range<usize>) {
+        let bytes = bytes.start..bytes.end.min(self.map.len());
+        #[cfg(unix)]
+        if !bytes.is_empty() {
+            let _ = self.map.advise_range(memmap2::Advice::WillNeed, bytes.start, bytes.len());
+        }
+    }
+
+    fn let_go(&self, bytes: std::ops::Range<usize>) {
+        let bytes = bytes.start..bytes.end.min(self.map.len());
+        #[cfg(unix)]
+        if !bytes.is_empty() {
+            // SAFETY: of a shared map of a file nothing is lost: its pages come back from the file's.
+            let _ = unsafe {
+                self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, bytes.start, bytes.len())
+            };
+        }
     }
 }
 
@@ -93,7 +185,9 @@ impl<R: Real> Deref for Storage<R> {
         match self {
             Storage::Small(values) => values,
             // SAFETY: maps start at a page, hold whole numbers, and every pattern of bits is a floating-point number.
-            Storage::Mapped(map, _) => unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / R::BYTES) },
+            Storage::Mapped(map, _) | Storage::Spilled(Spilled { map, .. }) => unsafe {
+                std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / R::BYTES)
+            },
         }
     }
 }
@@ -103,7 +197,7 @@ impl<R: Real> DerefMut for Storage<R> {
         match self {
             Storage::Small(values) => values,
             // SAFETY: as above, and the map is borrowed mutably.
-            Storage::Mapped(map, _) => unsafe {
+            Storage::Mapped(map, _) | Storage::Spilled(Spilled { map, .. }) => unsafe {
                 std::slice::from_raw_parts_mut(map.as_mut_ptr().cast(), map.len() / R::BYTES)
             },
         }
@@ -136,5 +230,27 @@ mod tests {
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the file has no name");
         assert!(matches!(Storage::<f64>::in_file(4, Path::new("/dev/null/no")), Err(Error::Write { .. })));
+    }
+
+    #[test]
+    fn what_is_let_go_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let (n_tiles, width) = (40, 3000);
+        let mut storage = Storage::<f32>::in_file(n_tiles * width, folder.path()).unwrap();
+        storage.iter_mut().enumerate().for_each(|(at, x)| *x = at as f32);
+        storage.let_go();
+        for pass in 0..3 {
+            for tile in 0..n_tiles {
+                storage.follow(tile, 4 * width, if pass == 1 { Look::Rows } else { Look::All });
+                let values = &storage[tile * width..(tile + 1) * width];
+                assert!(
+                    values.iter().enumerate().all(|(at, x)| *x == (tile * width + at) as f32),
+                    "{pass}: tile {tile}"
+                );
+            }
+        }
+        let beside = storage.beside(5);
+        assert!(matches!(beside, Storage::Spilled(_)) && beside.len() == 5);
+        assert!(matches!(Storage::<f32>::in_memory(5).beside(5), Storage::Small(_)));
     }
 }

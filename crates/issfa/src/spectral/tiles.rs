@@ -1,6 +1,6 @@
 //! Storage by tiles of modes: the data (rows of each tile contiguous) and the features.
 
-use super::storage::Storage;
+use super::storage::{Look, Storage};
 use crate::comm::{Comm, part_of};
 use crate::error::Result;
 use crate::numeric::lanes::TILE;
@@ -99,6 +99,16 @@ impl<R: Real> SpectralData<R> {
         Ok(SpectralData { n_rows, tiles, values })
     }
 
+    /// [`SpectralData::zeros`] where these are: in memory, or in a file beside theirs.
+    pub fn beside(&self, n_rows: usize, tiles: Tiles) -> Self {
+        SpectralData { n_rows, tiles, values: self.values.beside(n_rows * tiles.owned_modes().len()) }
+    }
+
+    /// Lets go of what is in a file: memory need not hold it until it is looked at.
+    pub fn let_go(&self) {
+        self.values.let_go();
+    }
+
     /// Lays out rows given as full spectra.
     pub fn from_rows<E: Real>(rows: &[Vec<E>]) -> Self {
         let tiles = Tiles::whole(rows.first().map_or(0, Vec::len));
@@ -136,6 +146,11 @@ impl<R: Real> SpectralData<R> {
 
     /// All rows of one tile, row-major.
     pub fn tile(&self, tile: usize) -> &[R] {
+        self.look_at(tile, Look::All)
+    }
+
+    fn look_at(&self, tile: usize, look: Look) -> &[R] {
+        self.values.follow(tile - self.tiles.owned().start, TILE * self.n_rows * R::BYTES, look);
         let (modes, first) = (self.tiles.modes(tile), self.tiles.owned_modes().start);
         &self.values[(modes.start - first) * self.n_rows..(modes.end - first) * self.n_rows]
     }
@@ -143,7 +158,7 @@ impl<R: Real> SpectralData<R> {
     /// One row within a tile.
     pub fn tile_row(&self, tile: usize, row: usize) -> &[R] {
         let width = self.tiles.width(tile);
-        &self.tile(tile)[row * width..(row + 1) * width]
+        &self.look_at(tile, Look::Rows)[row * width..(row + 1) * width]
     }
 
     /// The whole spectrum of a row.

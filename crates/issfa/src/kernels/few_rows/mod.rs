@@ -97,11 +97,13 @@ pub fn asked(n_rows: usize, is_whole: bool) -> usize {
     (n_rows / ONE_OF).clamp(FEWEST_ASKED, if is_whole { MOST_ASKED } else { MOST_ASKED_UNOBSERVED })
 }
 
-/// How many features are looked at in a sweep at most, on average.
-pub fn expected(n_rows: usize, n_features: usize, is_whole: bool) -> f64 {
-    let product = 2.0 * n_rows as f64;
-    let (looking, asking) = if is_whole { (SHARE_LOOKED_AT, COST) } else { (1.0, COST_UNOBSERVED) };
-    (SHARE * product * n_features as f64 / (looking * product + asking * asked(n_rows, is_whole) as f64)).max(FEWEST)
+/// How many features are looked at in a sweep at most, on average. Where cells were not observed the product is over a part of the
+/// sites, but rows that are asked take all modes.
+pub fn expected(n_rows: usize, n_features: usize, part_seen: Option<f64>) -> f64 {
+    let product = 2.0 * n_rows as f64 * part_seen.unwrap_or(1.0);
+    let (looking, asking) = if part_seen.is_none() { (SHARE_LOOKED_AT, COST) } else { (1.0, COST_UNOBSERVED) };
+    let cost = looking * product + asking * asked(n_rows, part_seen.is_none()) as f64;
+    (SHARE * product * n_features as f64 / cost).max(FEWEST)
 }
 
 /// Some of the features that few rows use, with those that stay: each with a probability of a half. Which features they are
@@ -109,7 +111,7 @@ pub fn expected(n_rows: usize, n_features: usize, is_whole: bool) -> f64 {
 fn choose<R: Real>(model: &Model<R>, state: &State<R>, turn: &Turn) -> Vec<Choice> {
     let counts = state.loadings.counts();
     let few: Vec<usize> = (0..counts.len()).filter(|feature| counts[*feature] <= MOST_ROWS).collect();
-    let expected = expected(state.loadings.n_rows(), counts.len(), model.domain.is_whole());
+    let expected = expected(state.loadings.n_rows(), counts.len(), offers::part_seen(model));
     let share = expected / few.len() as f64;
     let mut stream = turn.streams.stream(Purpose::FewRows, 0, 0);
     let mut place = vec![None; counts.len()];
@@ -351,10 +353,10 @@ mod tests {
 
     #[test]
     fn features_are_counted_by_what_they_cost() {
-        let (few, many) = (expected(3000, 30, true), expected(3000, 60, true));
+        let (few, many) = (expected(3000, 30, None), expected(3000, 60, None));
         assert!((many - 2.0 * few).abs() < 1e-9 && few > FEWEST, "{few}, {many}");
-        assert_eq!(expected(20, 5, true), FEWEST, "a small problem is looked at too");
-        assert!(expected(3000, 60, false) < many);
+        assert_eq!(expected(20, 5, None), FEWEST, "a small problem is looked at too");
+        assert!(expected(3000, 60, Some(0.5)) < many);
         assert_eq!([4, 160, 3000].map(|n_rows| asked(n_rows, true)), [4, 10, 32]);
         assert_eq!(asked(3000, false), 8);
     }

@@ -29,7 +29,7 @@ pub(super) fn make<R: Real>(
     state: &State<R>,
     round: Round,
 ) -> (Vec<Candidate>, Vec<[Newborn; SHOWN]>) {
-    let share = share_of_rows(state.loadings.counts(), state.loadings.n_rows(), model.domain.is_whole());
+    let share = share_of_rows(state.loadings.counts(), state.loadings.n_rows(), part_seen(model));
     let mut chosen = round.stream(Purpose::UniqueCounts, 0);
     let mut offers = (Vec::new(), Vec::new());
     for row in 0..state.loadings.n_rows() {
@@ -56,16 +56,23 @@ pub(super) fn make<R: Real>(
 }
 
 /// The share of rows that get an offer, by a count of operations; of features that several rows share only.
-fn share_of_rows(counts: &[usize], n_rows: usize, is_whole: bool) -> f64 {
+fn share_of_rows(counts: &[usize], n_rows: usize, part_seen: Option<f64>) -> f64 {
     let shared = counts.iter().filter(|count| **count > 1);
     let per_row = shared.clone().sum::<usize>() as f64 / n_rows as f64;
-    expected(n_rows, shared.count(), per_row, is_whole) / n_rows as f64
+    expected(n_rows, shared.count(), per_row, part_seen) / n_rows as f64
 }
 
-/// How many rows of `n_rows` get an offer, on average, if they use `per_row` of `n_features`.
-pub fn expected(n_rows: usize, n_features: usize, per_row: f64, is_whole: bool) -> f64 {
-    let cost = if is_whole { COST } else { COST_UNOBSERVED };
-    let share = SHARE * 2.0 * n_features as f64 / (2.0 * per_row + cost);
+/// Columns of the data over sites of the grid, where cells were not observed.
+pub fn part_seen<R: Real>(model: &Model<R>) -> Option<f64> {
+    let part = model.data.n_modes() as f64 / model.spectrum.n_modes() as f64;
+    (!model.domain.is_whole()).then_some(part)
+}
+
+/// How many rows of `n_rows` get an offer, on average, if they use `per_row` of `n_features`. Where cells were not observed the
+/// product is over a part of the sites, but an offer takes all modes.
+pub fn expected(n_rows: usize, n_features: usize, per_row: f64, part_seen: Option<f64>) -> f64 {
+    let cost = if part_seen.is_none() { COST } else { COST_UNOBSERVED };
+    let share = SHARE * 2.0 * n_features as f64 * part_seen.unwrap_or(1.0) / (2.0 * per_row + cost);
     (share * n_rows as f64).max(FEWEST).min(n_rows as f64)
 }
 
@@ -171,22 +178,23 @@ mod tests {
     #[test]
     fn what_an_offer_changes_does_not_choose_rows() {
         let (shared, both) = ([900, 40, 2, 700], [900, 1, 40, 2, 1, 700, 1]);
-        for is_whole in [true, false] {
-            assert_eq!(share_of_rows(&shared, 1000, is_whole), share_of_rows(&both, 1000, is_whole));
+        for part in [None, Some(0.4)] {
+            assert_eq!(share_of_rows(&shared, 1000, part), share_of_rows(&both, 1000, part));
         }
         let more = [shared, shared].concat();
         assert!(
-            share_of_rows(&more, 100_000, true) > share_of_rows(&shared, 100_000, true),
+            share_of_rows(&more, 100_000, None) > share_of_rows(&shared, 100_000, None),
             "it is not the least share"
         );
     }
 
     #[test]
     fn offers_are_counted_by_what_they_cost() {
-        let (few, many) = (expected(3000, 10, 1.0, true), expected(3000, 100, 10.0, true));
+        let (few, many) = (expected(3000, 10, 1.0, None), expected(3000, 100, 10.0, None));
         assert!(few < many && many < 3000.0, "{few}, {many}");
-        assert_eq!(expected(3000, 0, 0.0, true), FEWEST, "without features there are offers too");
-        assert_eq!(expected(4, 50, 2.0, false), 4.0, "a row gets one offer at most");
-        assert!(expected(3000, 50, 2.0, false) < expected(3000, 50, 2.0, true));
+        assert_eq!(expected(3000, 0, 0.0, None), FEWEST, "without features there are offers too");
+        assert_eq!(expected(4, 50, 2.0, Some(1.0)), 4.0, "a row gets one offer at most");
+        let [part, all] = [0.3, 1.0].map(|part| expected(30_000, 50, 2.0, Some(part)));
+        assert!((part / all - 0.3).abs() < 1e-12 && all < expected(30_000, 50, 2.0, None));
     }
 }

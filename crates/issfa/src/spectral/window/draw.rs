@@ -1,11 +1,13 @@
 //! Draws of the features given what was observed in a window \[M14\]: with what lies outside in turn, or without it.
 
+use super::super::tile_work::DrawRotated;
 use super::Window;
 use super::gathered::{share_out, statistic};
-use super::system::{System, add_to};
-use super::turned::{Turned, rotated};
+use super::system::{Goal, System, add_to};
+use super::turned::Rotation;
 use crate::comm::Comm;
 use crate::numeric::linalg::Real;
+use crate::numeric::normals;
 use crate::numeric::workers::share;
 use crate::rng::Purpose;
 use crate::spectral::{FeatureConditional, FeatureDraw, FeatureSpectra, Outside, Pass, Projections};
@@ -17,49 +19,54 @@ impl Window {
     /// Draws the features given the loadings and what was observed, and projects the data onto them.
     pub fn draw<R: Real>(&self, pass: &Pass<R>, draw: &FeatureDraw, spectra: &mut FeatureSpectra<R>) -> Projections<R> {
         let (k, vectors) = (spectra.n_features(), &draw.conditional.rotation.vectors);
-        let seen = rotated(vectors, k, Turned::In, &statistic(pass));
-        let mut turned = rotated(vectors, k, Turned::In, &spectra.to_vectors());
+        let rotation = Rotation::new(vectors, k);
+        let seen = statistic(pass, &rotation);
+        let now = rotation.turned(spectra);
         let incomplete = self.turned_weights(pass.loadings, vectors, k);
         let drawing = Drawing { window: self, draw, seen, incomplete, comm: pass.comm };
-        match draw.outside {
-            Outside::InTurn(rounds) => (0..rounds).for_each(|round| turned = drawing.in_turn(&turned, round)),
-            Outside::Jointly => turned = drawing.jointly(&turned),
-        }
-        let mut drawn = rotated(vectors, k, Turned::Out, &turned);
+        let turned = match draw.outside {
+            Outside::InTurn(rounds) => (1..rounds).fold(drawing.in_turn(|i| now.stored(i), 0), |turned, round| {
+                drawing.in_turn(|i| turned[i].clone(), round)
+            }),
+            Outside::Jointly => drawing.jointly(&now),
+        };
+        *spectra = rotation.back(self.structure.n_sites(), &turned);
         if turned.len() < k {
-            self.add_unseen_part(draw, &mut drawn);
+            self.add_unseen_part(draw, &rotation, spectra);
         }
-        *spectra = FeatureSpectra::from_vectors(self.structure.n_sites(), &drawn);
         self.project(pass, spectra)
     }
 }
 
 impl Window {
     /// Adds a draw from the prior of the part of features that no row tells of: that outside of the eigenvectors.
-    fn add_unseen_part<R: Real>(&self, draw: &FeatureDraw, drawn: &mut [Vec<R>]) {
-        let FeatureConditional { rotation, precisions, .. } = draw.conditional;
+    fn add_unseen_part<R: Real>(&self, draw: &FeatureDraw, rotation: &Rotation<R>, drawn: &mut FeatureSpectra<R>) {
+        let (k, n_modes) = (drawn.n_features(), self.structure.n_sites());
         let from_prior = |feature: usize| -> Vec<R> {
             let mut stream = draw.streams.stream(Purpose::Features, UNSEEN, feature as u64);
             let one = |h: &f64| -> R {
                 let normal: f64 = StandardNormal.sample(&mut stream);
                 R::from_f64(normal / h.sqrt())
             };
-            precisions.iter().map(one).collect()
+            draw.conditional.precisions.iter().map(one).collect()
         };
-        let k = drawn.len();
         let mut prior: Vec<Vec<R>> = vec![Vec::new(); k];
         share(prior.iter_mut().enumerate(), || (), |_, (feature, row)| *row = from_prior(feature));
-        let along = rotated(&rotation.vectors, k, Turned::In, &prior);
-        let along = rotated(&rotation.vectors, k, Turned::Out, &along);
-        for (row, (prior, along)) in drawn.iter_mut().zip(prior.iter().zip(&along)) {
-            let unseen = prior.iter().zip(along).map(|(x, a)| x.to_f64() - a.to_f64());
-            row.iter_mut().zip(unseen).for_each(|(to, x)| *to = R::from_f64(to.to_f64() + x));
+        let prior = FeatureSpectra::from_vectors(n_modes, &prior);
+        let along = rotation.back(n_modes, &rotation.turned(&prior).to_vectors());
+        for (tile, values) in drawn.tiles_mut() {
+            for (to, (x, a)) in values.iter_mut().zip(prior.tile(tile).iter().zip(along.tile(tile))) {
+                *to = R::from_f64(to.to_f64() + x.to_f64() - a.to_f64());
+            }
         }
     }
 }
 
 /// The number of the streams of what no row tells of, among those of rounds.
 const UNSEEN: u32 = 1 << 30;
+
+/// Normal numbers made at a time.
+const AT_ONCE: usize = 512;
 
 /// What the cells that rows lack add to the rotated statistic, by site.
 type FromHoles = BTreeMap<usize, Vec<f64>>;
@@ -77,17 +84,17 @@ struct Drawing<'a, R> {
 
 impl<R: Real> Drawing<'_, R> {
     /// Draws what was not observed given the rotated features, then the features given that.
-    fn in_turn(&self, turned: &[Vec<R>], round: u32) -> Vec<Vec<R>> {
-        let structure = &self.window.structure;
+    fn in_turn(&self, spectrum: impl Fn(usize) -> Vec<R> + Sync, round: u32) -> Vec<Vec<R>> {
+        let (structure, n_turned) = (&self.window.structure, self.seen.len());
         let to_sites = |i: usize, scratch: &mut Vec<R>| {
-            let mut image = turned[i].clone();
+            let mut image = spectrum(i);
             structure.apply(Direction::ToSites, &mut image, scratch);
             image
         };
         // Holes take all features at a site.
-        let images = (!self.incomplete.is_empty()).then(|| share_out(self.comm, turned.len(), to_sites));
+        let images = (!self.incomplete.is_empty()).then(|| share_out(self.comm, n_turned, to_sites));
         let from_holes = images.as_ref().map_or_else(BTreeMap::new, |images| self.fill_holes(images, round));
-        share_out(self.comm, turned.len(), |i, scratch| {
+        share_out(self.comm, n_turned, |i, scratch| {
             let mut values = images.as_ref().map_or_else(|| to_sites(i, scratch), |images| images[i].clone());
             self.complete_statistic(i, &mut values, &from_holes, round);
             structure.apply(Direction::ToSpectrum, &mut values, scratch);
@@ -104,9 +111,12 @@ impl<R: Real> Drawing<'_, R> {
         let value = rotation.values[i].max(0.0);
         let scatter = value.sqrt() * noise_variance.sqrt();
         let mut stream = self.draw.streams.stream(Purpose::MissingCells, 2 * round, i as u64);
-        for &site in &self.window.outside {
-            let normal: f64 = StandardNormal.sample(&mut stream);
-            image[site] = R::from_f64(value * image[site].to_f64() + scatter * normal);
+        let mut normals = [0.0; AT_ONCE];
+        for sites in self.window.outside.chunks(AT_ONCE) {
+            normals::fill(&mut stream, &mut normals[..sites.len()]);
+            for (&site, normal) in sites.iter().zip(normals) {
+                image[site] = R::from_f64(value * image[site].to_f64() + scatter * normal);
+            }
         }
         self.window.sites.iter().zip(&self.seen[i]).for_each(|(&site, b)| image[site] = *b);
         for (site, shares) in from_holes {
@@ -117,13 +127,12 @@ impl<R: Real> Drawing<'_, R> {
     /// Turns a rotated statistic (by mode) into a rotated feature.
     fn draw_given_all(&self, i: usize, row: &mut [R], round: u32) {
         let FeatureConditional { rotation, noise_variance, precisions } = self.draw.conditional;
-        let per_noise = 1.0 / noise_variance;
-        let from_data = rotation.values[i].max(0.0) * per_noise;
         let mut stream = self.draw.streams.stream(Purpose::Features, round, i as u64);
-        for (x, h) in row.iter_mut().zip(precisions) {
-            let variance = 1.0 / (from_data + h);
-            let normal: f64 = StandardNormal.sample(&mut stream);
-            *x = R::from_f64(x.to_f64() * per_noise * variance + normal * variance.sqrt());
+        let (arch, values, mut normals) = (pulp::Arch::new(), &rotation.values[i..=i], [0.0; AT_ONCE]);
+        for (rotated, precisions) in row.chunks_mut(AT_ONCE).zip(precisions.chunks(AT_ONCE)) {
+            let normals = &mut normals[..rotated.len()];
+            normals::fill(&mut stream, normals);
+            arch.dispatch(DrawRotated { values, noise_variance, precisions, rotated, normals });
         }
     }
 
@@ -145,22 +154,22 @@ impl<R: Real> Drawing<'_, R> {
     }
 
     /// Draws the rotated features given all that was observed.
-    fn jointly(&self, turned: &[Vec<R>]) -> Vec<Vec<R>> {
+    fn jointly(&self, turned: &FeatureSpectra<R>) -> Vec<Vec<R>> {
         let from_holes = self.fill_holes_from_spectra(turned);
-        share_out(self.comm, turned.len(), |i, scratch| {
+        share_out(self.comm, self.seen.len(), |i, scratch| {
             let drawn = self.draw_one_jointly(i, &from_holes, scratch);
             drawn.iter().map(|&x| R::from_f64(x)).collect()
         })
     }
 
     /// [`Drawing::fill_holes`] from spectra.
-    fn fill_holes_from_spectra(&self, turned: &[Vec<R>]) -> FromHoles {
+    fn fill_holes_from_spectra(&self, turned: &FeatureSpectra<R>) -> FromHoles {
         if self.incomplete.is_empty() {
             return BTreeMap::new();
         }
-        let images = share_out(self.comm, turned.len(), |i, _: &mut Vec<R>| {
+        let images = share_out(self.comm, self.seen.len(), |i, _: &mut Vec<R>| {
             // In double precision, as everything that is solved for.
-            let mut image = turned[i].iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
+            let mut image = turned.feature(i);
             self.window.structure.apply(Direction::ToSites, &mut image, &mut Vec::new());
             image
         });
@@ -190,7 +199,6 @@ impl<R: Real> Drawing<'_, R> {
         }
         let (window, from_data) = (self.window, &[from_data]);
         let system = System { window, incomplete: &[], noise_variance, from_data, precisions };
-        let enough = system.least_size_of_a_draw();
-        system.solve::<R>(vec![right], enough).swap_remove(0)
+        system.solve::<R>(vec![right], Goal::DRAW).swap_remove(0)
     }
 }

@@ -2,26 +2,24 @@
 
 use super::super::tile_work::{AddStatistic, Columns};
 use super::super::{FeatureSpectra, Pass, TILE, Tiles};
+use super::turned::Rotation;
 use crate::comm::{Comm, all_gather_values, part_of};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 
-/// `W'Y`, a row a feature.
-pub(super) fn statistic<R: Real>(pass: &Pass<R>) -> Vec<Vec<R>> {
+/// `P'W'Y`, a row a turned feature.
+pub(super) fn statistic<R: Real>(pass: &Pass<R>, rotation: &Rotation<R>) -> Vec<Vec<R>> {
     let Pass { data, loadings, comm, .. } = *pass;
     let (k, columns) = (loadings.n_features(), Columns::new(loadings));
     let mut of_tiles: Vec<(usize, Vec<R>)> = data.tiles().owned().map(|tile| (tile, Vec::new())).collect();
     let arch = pulp::Arch::new();
-    share(
-        of_tiles.iter_mut(),
-        || (),
-        |_, (tile, statistic)| {
-            let width = data.tiles().width(*tile);
-            statistic.resize(k * width, R::zero());
-            arch.dispatch(AddStatistic { rows: data.tile(*tile), width, columns: &columns, statistic });
-        },
-    );
-    rows_of_tiles(data.tiles(), k, of_tiles.into_iter().map(|(_, values)| values).collect(), comm)
+    share(of_tiles.iter_mut(), Vec::new, |statistic: &mut Vec<R>, (tile, turned)| {
+        let width = data.tiles().width(*tile);
+        statistic.resize(k * width, R::zero());
+        arch.dispatch(AddStatistic { rows: data.tile(*tile), width, columns: &columns, statistic });
+        *turned = rotation.turn_in(statistic, width);
+    });
+    rows_of_tiles(data.tiles(), rotation.n_turned(), of_tiles.into_iter().map(|(_, values)| values).collect(), comm)
 }
 
 /// `Y - W S` of some rows at all columns, each rank adding those that it holds. `columns` has the features at the columns of

@@ -3,8 +3,8 @@
 
 use super::Window;
 use super::gathered::{share_out, statistic};
-use super::system::System;
-use super::turned::{Turned, rotated};
+use super::system::{Goal, System};
+use super::turned::Rotation;
 use crate::numeric::linalg::Real;
 use crate::spectral::{FeatureConditional, FeatureSpectra, Pass};
 use crate::structure::Direction;
@@ -12,14 +12,24 @@ use crate::structure::Direction;
 impl Window {
     /// The mean of the features' conditional given what was observed.
     pub fn means<R: Real>(&self, pass: &Pass<R>, conditional: &FeatureConditional) -> FeatureSpectra<R> {
+        self.means_up_to(Goal::MEAN, pass, conditional)
+    }
+
+    pub(super) fn means_up_to<R: Real>(
+        &self,
+        goal: Goal,
+        pass: &Pass<R>,
+        conditional: &FeatureConditional,
+    ) -> FeatureSpectra<R> {
         let FeatureConditional { rotation, noise_variance, precisions } = *conditional;
         let (k, comm) = (pass.loadings.n_features(), pass.comm);
         let incomplete = self.turned_weights(pass.loadings, &rotation.vectors, k);
         let from_data: Vec<f64> = rotation.values.iter().map(|value| value.max(0.0) / noise_variance).collect();
-        let turned = rotated(&rotation.vectors, k, Turned::In, &in_double(&statistic(pass)));
+        let turning = Rotation::<R>::new(&rotation.vectors, k);
+        let turned = statistic(pass, &turning);
         let pull = |i: usize, scratch: &mut Vec<f64>| {
             let mut image = vec![0.0; self.structure.n_sites()];
-            self.sites.iter().zip(&turned[i]).for_each(|(&site, b)| image[site] = b / noise_variance);
+            self.sites.iter().zip(&turned[i]).for_each(|(&site, b)| image[site] = b.to_f64() / noise_variance);
             self.structure.apply(Direction::ToSpectrum, &mut image, scratch);
             image
         };
@@ -28,20 +38,11 @@ impl Window {
         let solved = if incomplete.is_empty() {
             // Rotated features then have nothing to do with each other.
             share_out(comm, turned.len(), |i, scratch| {
-                let (system, right) = (system(&from_data[i..=i]), vec![pull(i, scratch)]);
-                let enough = system.least_size_of_a_mean(&right);
-                system.solve::<R>(right, enough).swap_remove(0)
+                system(&from_data[i..=i]).solve::<R>(vec![pull(i, scratch)], goal).swap_remove(0)
             })
         } else {
-            let (system, right) = (system(&from_data), share_out(comm, turned.len(), pull));
-            let enough = system.least_size_of_a_mean(&right);
-            system.solve::<R>(right, enough)
+            system(&from_data).solve::<R>(share_out(comm, turned.len(), pull), goal)
         };
-        let means = rotated(&rotation.vectors, k, Turned::Out, &solved);
-        FeatureSpectra::from_vectors(self.structure.n_sites(), &means)
+        turning.back(self.structure.n_sites(), &solved)
     }
-}
-
-fn in_double<R: Real>(rows: &[Vec<R>]) -> Vec<Vec<f64>> {
-    rows.iter().map(|row| row.iter().map(|x| x.to_f64()).collect()).collect()
 }

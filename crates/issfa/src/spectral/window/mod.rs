@@ -6,6 +6,7 @@
 
 mod draw;
 mod gathered;
+mod loops;
 mod means;
 mod system;
 mod turned;
@@ -15,11 +16,11 @@ pub use gathered::residuals_at_columns;
 use super::{FeatureSpectra, Loadings, Pass, Projections, SpectralData};
 use crate::comm::Comm;
 use crate::numeric::linalg::Real;
+use crate::numeric::normals;
 use crate::numeric::workers::share;
 use crate::rng::Stream;
 use crate::structure::{Direction, Structure};
 use gathered::share_out;
-use rand_distr::{Distribution, StandardNormal};
 use std::sync::Arc;
 
 /// Which cells of the grid the data hold.
@@ -29,6 +30,8 @@ pub struct Window {
     /// The site of each column of the data, ascending.
     sites: Vec<usize>,
     outside: Vec<usize>,
+    /// By site.
+    is_seen: Vec<bool>,
     /// The columns that each row lacks, ascending; the data are 0 there.
     holes: Vec<Vec<u32>>,
 }
@@ -41,7 +44,7 @@ impl Window {
         let mut is_seen = vec![false; structure.n_sites()];
         sites.iter().for_each(|&site| is_seen[site] = true);
         let outside = (0..structure.n_sites()).filter(|&site| !is_seen[site]).collect();
-        Window { structure, sites, outside, holes }
+        Window { structure, sites, outside, is_seen, holes }
     }
 
     /// The site of each column.
@@ -173,13 +176,14 @@ impl Window {
     ) -> SpectralData<R> {
         let noise_sd = noise_variance.sqrt();
         let mut residuals: Vec<(usize, Vec<R>)> = rows.iter().map(|&row| (row, Vec::new())).collect();
-        share(residuals.iter_mut().zip(seen), Vec::new, |scratch, ((row, image), seen)| {
+        let new_scratch = || (Vec::new(), Vec::new());
+        share(residuals.iter_mut().zip(seen), new_scratch, |(scratch, normals), ((row, image), seen)| {
             image.resize(self.structure.n_sites(), R::zero());
             self.sites.iter().zip(seen).for_each(|(&site, r)| image[site] = *r);
-            let mut stream = stream_of(*row);
             let holes = self.holes[*row].iter().map(|&column| self.sites[column as usize]);
-            for site in self.outside.iter().copied().chain(holes) {
-                let normal: f64 = StandardNormal.sample(&mut stream);
+            normals.resize(self.outside.len() + holes.len(), 0.0);
+            normals::fill(&mut stream_of(*row), normals);
+            for (site, normal) in self.outside.iter().copied().chain(holes).zip(normals.iter()) {
                 image[site] = R::from_f64(noise_sd * normal);
             }
             self.structure.apply(Direction::ToSpectrum, image, scratch);
@@ -201,6 +205,7 @@ fn values_at<R: Real>(columns: &FeatureSpectra<R>, chosen: &[u32]) -> Vec<Vec<f6
 
 #[cfg(test)]
 mod tests {
+    use super::system::Goal;
     use super::*;
     use crate::comm::Solo;
     use crate::numeric::linalg::{cholesky, symmetric_eigen};
@@ -293,8 +298,8 @@ mod tests {
         let case = case();
         let rotation = symmetric_eigen(&case.loadings.gram(), 2);
         let (noise_variance, precisions) = (case.noise_variance, &case.precisions[..]);
-        let means =
-            case.window.means(&case.pass(), &FeatureConditional { rotation: &rotation, noise_variance, precisions });
+        let conditional = FeatureConditional { rotation: &rotation, noise_variance, precisions };
+        let means = case.window.means_up_to(Goal::Size(1e-20), &case.pass(), &conditional);
         // Unknowns are (feature, mode); every observed cell adds a rank-one term.
         let basis = basis(&case);
         let mut matrix = vec![0.0; 144];

@@ -1,42 +1,63 @@
-//! Rows turned into the basis that diagonalises `W'W`, and back.
+//! Features turned into the basis that diagonalises `W'W`, and back, tile by tile.
 
+use super::super::{FeatureSpectra, Tiles};
 use crate::numeric::linalg::{Real, View, multiply};
 use crate::numeric::workers::share;
 
-/// Which way the rotation turns: into the basis that diagonalises `W'W`, or out of it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turned {
-    In,
-    Out,
+/// The rotation P, k rows by as many columns as there are turned features, in the precision of the data.
+pub(super) struct Rotation<R> {
+    vectors: Vec<R>,
+    k: usize,
 }
 
-/// `P'X` or `P X`, for rows X of any length; P has k rows.
-pub(super) fn rotated<R: Real>(vectors: &[f64], k: usize, turned: Turned, rows: &[Vec<R>]) -> Vec<Vec<R>> {
-    const PIECE: usize = 4096;
-    let n = rows.first().map_or(0, Vec::len);
-    let vectors: Vec<R> = vectors.iter().map(|&x| R::from_f64(x)).collect();
-    let r = vectors.len() / k.max(1);
-    let rotation = View::new(&vectors, k, r);
-    let (rotation, n_in, n_out) = if turned == Turned::In { (rotation.t(), k, r) } else { (rotation, r, k) };
-    let mut pieces: Vec<(usize, Vec<R>)> = (0..n.div_ceil(PIECE)).map(|at| (at * PIECE, Vec::new())).collect();
-    share(pieces.iter_mut(), Vec::new, |values: &mut Vec<R>, (first, out)| {
-        let width = PIECE.min(n - *first);
-        values.clear();
-        rows.iter().for_each(|row| values.extend_from_slice(&row[*first..*first + width]));
-        out.resize(n_out * width, R::zero());
-        multiply(out, rotation, View::new(values, n_in, width));
-    });
-    let mut joined = vec![Vec::new(); n_out];
-    share(
-        joined.iter_mut().enumerate(),
-        || (),
-        |_, (i, row): (usize, &mut Vec<R>)| {
-            row.reserve_exact(n);
-            for (_, out) in &pieces {
-                let width = out.len() / n_out;
-                row.extend_from_slice(&out[i * width..(i + 1) * width]);
-            }
-        },
-    );
-    joined
+impl<R: Real> Rotation<R> {
+    /// Of `k` features.
+    pub fn new(vectors: &[f64], k: usize) -> Rotation<R> {
+        Rotation { vectors: vectors.iter().map(|&x| R::from_f64(x)).collect(), k }
+    }
+
+    /// How many turned features there are.
+    pub fn n_turned(&self) -> usize {
+        self.vectors.len() / self.k.max(1)
+    }
+
+    fn view(&self) -> View<'_, R> {
+        View::new(&self.vectors, self.k, self.n_turned())
+    }
+
+    /// `P'X` of what a tile has, features x width.
+    pub fn turn_in(&self, values: &[R], width: usize) -> Vec<R> {
+        let mut turned = vec![R::zero(); self.n_turned() * width];
+        multiply(&mut turned, self.view().t(), View::new(values, self.k, width));
+        turned
+    }
+
+    /// `P'X` of features that are all here.
+    pub fn turned(&self, features: &FeatureSpectra<R>) -> FeatureSpectra<R> {
+        let tiles = features.tiles();
+        let mut turned = FeatureSpectra::none(tiles);
+        turned.grow(self.n_turned());
+        share(
+            turned.tiles_mut(),
+            || (),
+            |_, (tile, values)| {
+                multiply(values, self.view().t(), View::new(features.tile(tile), self.k, tiles.width(tile)));
+            },
+        );
+        turned
+    }
+
+    /// `P X` of turned features given as rows of `n_modes` numbers.
+    pub fn back<E: Real>(&self, n_modes: usize, rows: &[Vec<E>]) -> FeatureSpectra<R> {
+        let tiles = Tiles::whole(n_modes);
+        let mut features = FeatureSpectra::none(tiles);
+        features.grow(self.k);
+        share(features.tiles_mut(), Vec::new, |turned: &mut Vec<R>, (tile, values)| {
+            let modes = tiles.modes(tile);
+            turned.clear();
+            rows.iter().for_each(|row| turned.extend(row[modes.clone()].iter().map(|x| R::from_f64(x.to_f64()))));
+            multiply(values, self.view(), View::new(turned, rows.len(), modes.len()));
+        });
+        features
+    }
 }
