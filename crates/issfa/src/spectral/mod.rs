@@ -11,6 +11,7 @@ pub mod loadings;
 mod pass;
 mod products;
 mod projections;
+mod some_tiles;
 mod statistics;
 mod storage;
 mod sums;
@@ -24,9 +25,7 @@ pub use domain::{Domain, FeatureDraw, Outside};
 pub use loadings::{Entry, Loadings};
 pub use pass::{FeatureConditional, OneByOne, Pass};
 pub use projections::Projections;
-pub use statistics::{
-    mode_energies, products_at_tiles, squared_row_norms, sum_over_some_tiles, sum_over_tiles, weighted_rows,
-};
+pub use statistics::{mode_energies, squared_row_norms, sum_over_some_tiles, sum_over_tiles, weighted_rows};
 pub use storage::n_behind;
 pub use tiles::{FeatureSpectra, SpectralData, Tiles};
 pub use window::{Window, residuals_at_columns};

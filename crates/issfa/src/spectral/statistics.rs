@@ -1,11 +1,9 @@
 //! Small sums over modes: one slot a tile, added in tile order on every rank alike.
 
-use super::products::{Packed, ROWS};
 use super::{FeatureSpectra, SpectralData, TILE, Tiles};
 use crate::comm::{Comm, all_gather_values};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
-use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// Sums of rows are taken for so many at a time: a slot for every row and tile would be a good part of the data.
@@ -45,49 +43,6 @@ pub fn sum_over_some_tiles(
         sums.iter_mut().zip(slot).for_each(|(sum, part)| *sum += part);
     }
     sums
-}
-
-/// Inner products of all rows with some spectra over some of the tiles: rows x spectra.
-pub fn products_at_tiles<R: Real>(
-    data: &SpectralData<R>,
-    spectra: &FeatureSpectra<R>,
-    some: &[usize],
-    comm: &dyn Comm,
-) -> Vec<f64> {
-    let (n, arch) = (spectra.n_features(), pulp::Arch::new());
-    let of_rows = |first: usize| {
-        let n_rows = ROWS_AT_ONCE.min(data.n_rows() - first);
-        sum_over_some_tiles(data.tiles(), some.iter().copied(), n_rows * n, comm, |tile, modes, slots| {
-            let rows = &data.tile(tile)[first * modes.len()..][..n_rows * modes.len()];
-            let mut packed = Packed::default();
-            packed.pack(spectra.tile(tile), n, modes.len());
-            arch.dispatch(ProductsAt { rows, width: modes.len(), packed: &packed, n, slots });
-        })
-    };
-    (0..data.n_rows()).step_by(ROWS_AT_ONCE).flat_map(of_rows).collect()
-}
-
-/// The products' shares of one tile.
-struct ProductsAt<'a, R> {
-    rows: &'a [R],
-    width: usize,
-    packed: &'a Packed<R>,
-    n: usize,
-    slots: &'a mut [f64],
-}
-
-impl<R: Real> WithSimd for ProductsAt<'_, R> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let mut products = vec![R::zero(); ROWS * self.n];
-        for (rows, slots) in self.rows.chunks(ROWS * self.width).zip(self.slots.chunks_mut(ROWS * self.n)) {
-            let products = &mut products[..slots.len()];
-            self.packed.inner_products(rows, products);
-            slots.iter_mut().zip(products).for_each(|(slot, x)| *slot = x.to_f64());
-        }
-    }
 }
 
 /// `sum_k S_kv^2` for every mode v; 0 at modes that are elsewhere.

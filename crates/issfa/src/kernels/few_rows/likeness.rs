@@ -8,7 +8,7 @@ use super::{Choice, MOST_ROWS};
 use crate::model::{Entry, Model, State};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
-use crate::spectral::{FeatureSpectra, Tiles, products_at_tiles, sum_over_some_tiles};
+use crate::spectral::{FeatureSpectra, Tiles, sum_over_some_tiles};
 
 /// The share of all squared variances that likeness is judged by.
 const ENOUGH: f64 = 0.9;
@@ -28,7 +28,7 @@ pub(super) fn ask_the_like<R: Real>(
         Some(_) => (0..model.data.tiles().len()).collect(),
     };
     let explained = explained_likeness(model, columns, &means, &tiles);
-    let with_data = products_at_tiles(&model.data, &means, &tiles, model.comm.as_ref());
+    let with_data = model.pass(&state.loadings).products_at_tiles(&means, &tiles);
     let n = choices.len();
     let most = super::asked(state.loadings.n_rows(), images.is_none());
     let mut likenesses = vec![0.0; state.loadings.n_rows()];
