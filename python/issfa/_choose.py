@@ -5,7 +5,7 @@ import numbers
 import os
 from importlib.util import find_spec
 
-from . import _engine, _inputs
+from . import _engine
 from ._errors import UseError, need
 from ._estimator import ISSFA, NOTES, _to_json
 

@@ -187,6 +187,7 @@ mod tests {
     fn wraps_and_shortens() {
         assert_eq!(wrap("short", 100.0, 11.0, 1), ["short"]);
         assert_eq!(wrap("one two three", 60.0, 11.0, 3), ["one two", "three"]);
+        assert_eq!(wrap("one two\u{a0}three", 60.0, 11.0, 3), ["one", "two\u{a0}three"]);
         let cut = wrap("one two three four five six", 60.0, 11.0, 2);
         assert!(cut.len() == 2 && cut[1].ends_with('…'), "{cut:?}");
         assert!(text_width(&wrap("x".repeat(99).as_str(), 80.0, 11.0, 2)[0], 11.0) <= 80.0);
