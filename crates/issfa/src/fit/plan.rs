@@ -144,7 +144,7 @@ fn plan_in<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Want
     inputs::choose_cells(&mut observations, rows, &checked.settings, structure.grid(), None)?;
     let (n_given, n_sites) = (observations.n_rows(), observations.n_columns());
     let n_rows = wanted.n_rows.unwrap_or(n_given);
-    place_data(&observations, (n_rows, n_sites), R::BYTES, &mut checked, 1)?;
+    place_data(&mut observations, (n_rows, n_sites), R::BYTES, &mut checked, 1)?;
     let (checked, settings) = (&checked, &checked.settings);
     let memory_on = |n_ranks: usize| memory_needed(&observations, (n_rows, n_sites), R::BYTES, settings, n_ranks);
     let memory_bytes = memory_on(1);

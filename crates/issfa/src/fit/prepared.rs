@@ -151,40 +151,51 @@ pub fn memory_needed(
 /// the tiles at hand.
 fn spilled_bytes(cells: u128, n_rows: u128, bytes: u128, settings: &Settings) -> u128 {
     let tiles = (n_behind() + rayon::current_num_threads()) as u128 * n_rows * TILE as u128 * bytes;
-    tiles.min(cells * bytes).max(spill_chunk(settings) as u128 * 3 / 2)
+    tiles.min(cells * bytes).max(spill_chunk(settings, cells * bytes) as u128 * 3 / 2)
 }
 
 /// Bytes of rows that are read at a time when data go to a file.
-fn spill_chunk(settings: &Settings) -> usize {
-    if settings.memory.is_some() { SMALL_CHUNK_BYTES } else { SPILL_CHUNK_BYTES }
+fn spill_chunk(settings: &Settings, data_bytes: u128) -> usize {
+    let part = (data_bytes / 8).clamp(1 << 20, SMALL_CHUNK_BYTES as u128) as usize;
+    if settings.memory.is_some() { part } else { SPILL_CHUNK_BYTES }
 }
 
-/// Under a bound on memory, says whether data go to a file, in the folder that is named or that of temporary files; an error where
+/// Says whether data go to a file where memory is bounded: in the folder that is named, or that of temporary files. An error where
 /// not even that keeps the fit within the bound.
 pub(super) fn place_data(
-    observations: &Observations,
+    observations: &mut Observations,
     shape: (usize, usize),
     bytes: usize,
     checked: &mut Checked,
     n_ranks: usize,
 ) -> Result<()> {
-    let Some(bound) = checked.memory else { return Ok(()) };
-    let folder = checked.settings.spill.take();
-    if memory_needed(observations, shape, bytes, &checked.settings, n_ranks) <= bound {
-        return Ok(());
+    if let Some(bound) = checked.memory {
+        let folder = checked.settings.spill.take();
+        let needed = |settings: &Settings| memory_needed(observations, shape, bytes, settings, n_ranks);
+        if needed(&checked.settings) > bound {
+            checked.settings.spill = Some(folder.unwrap_or_else(std::env::temp_dir));
+            let needed = needed(&checked.settings);
+            if needed > bound {
+                return Err(too_tight(checked, shape, needed));
+            }
+        }
     }
-    checked.settings.spill = Some(folder.unwrap_or_else(std::env::temp_dir));
-    let needed = memory_needed(observations, shape, bytes, &checked.settings, n_ranks);
-    if needed > bound {
-        let text = checked.settings.memory.clone().unwrap_or_default();
-        let least = needed.div_ceil(1_000_000);
-        let problem = format!(
-            "a fit of {} x {} holds about {least} MB even with its data on disk; give at least that, or use fewer rows or sites",
-            shape.0, shape.1
-        );
-        return Err(Error::setting("memory", text, problem));
+    if checked.settings.spill.is_some() {
+        // Longer stretches in the file: the disk is written in an order that it likes.
+        let data_bytes = shape.0 as u128 * shape.1 as u128 * bytes as u128;
+        observations.set_chunk_bytes(spill_chunk(&checked.settings, data_bytes));
     }
     Ok(())
+}
+
+/// The error of a bound on memory that cannot be kept.
+fn too_tight(checked: &Checked, (n_rows, n_columns): (usize, usize), needed: u64) -> Error {
+    let least = needed.div_ceil(1_000_000);
+    let problem = format!(
+        "a fit of {n_rows} x {n_columns} holds about {least} MB even with its data on disk; give at least that, or use fewer rows \
+         or sites"
+    );
+    Error::setting("memory", checked.settings.memory.clone().unwrap_or_default(), problem)
 }
 
 /// Refuses rows that cannot fit before they are read for their checksums: by the sites that are sure to take part.
@@ -239,7 +250,7 @@ fn check_scale(path: &Path, preprocessing: &Preprocessing, findings: &Findings) 
 
 /// Rows read at a time when data go to a file.
 const SPILL_CHUNK_BYTES: usize = 256 << 20;
-/// The same under a bound on memory.
+/// The same under a bound on memory, at most.
 const SMALL_CHUNK_BYTES: usize = 32 << 20;
 
 /// The share of the memory that is free which rows may take while they are prepared, so that files are read once for it.
@@ -305,11 +316,7 @@ impl<R: Real> Prepared<R> {
     ) -> Result<Prepared<R>> {
         let comm = ranks.own.clone();
         let (n_rows, n_columns) = (observations.n_rows(), observations.n_columns());
-        place_data(&observations, (n_rows, n_columns), R::BYTES, &mut checked, comm.size())?;
-        if checked.settings.spill.is_some() {
-            // Longer stretches in the file: the disk is written in an order that it likes.
-            observations.set_chunk_bytes(spill_chunk(&checked.settings));
-        }
+        place_data(&mut observations, (n_rows, n_columns), R::BYTES, &mut checked, comm.size())?;
         let settings = &checked.settings;
         let memory = memory_needed(&observations, (n_rows, n_columns), R::BYTES, settings, comm.size());
         memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), memory)?;
