@@ -265,6 +265,7 @@ fn traffic_is_as_planned() {
             let sent = Local::run(size, |comm| sent_in_sweeps(&settings, comm));
             let measured = sent.iter().map(|(n_bytes, _)| n_bytes).sum::<f64>() / size as f64;
             let planned = bytes_per_rank(&messages(&sent[0].1, size));
+            println!("{size} ranks: planned {planned}, sent {measured}");
             assert!((planned / measured - 1.0).abs() < 0.1, "{size} ranks: planned {planned}, sent {measured}");
         }
     }
@@ -279,7 +280,7 @@ fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>) -> (f64, Size) {
     let mut schedule = prepared.about.schedule(1);
     schedule.burn_in = 0;
     let mut chain = Chain::new(prepared.initial_state(1).unwrap(), 1);
-    let (mut k, mut active, mut proposals, mut turned) = (0, 0, 0, 0);
+    let (mut k, mut active, mut proposals, mut turned, mut asked) = (0, 0, 0, 0, 0);
     let before = comm.traffic().n_bytes;
     for _ in 0..SWEEPS {
         k += chain.state.n_features();
@@ -287,6 +288,7 @@ fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>) -> (f64, Size) {
         active += chain.state.loadings.n_active();
         proposals += info.of(Kernel::UniqueFeatures).proposed as usize;
         turned += info.of(Kernel::PairRotation).accepted as usize;
+        asked += info.of(Kernel::FewRows).proposed as usize;
     }
     // The ranks also compare their states.
     let n_bytes = (comm.traffic().n_bytes - before) as f64 / SWEEPS as f64 + 9.0;
@@ -301,6 +303,7 @@ fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>) -> (f64, Size) {
         active_per_row: active as f64 / (SWEEPS * n_rows) as f64,
         proposals: proposals as f64 / SWEEPS as f64,
         turned_pairs: turned as f64 / SWEEPS as f64,
+        asked: asked as f64 / SWEEPS as f64,
         row_sweeps: prepared.model.row_sweeps,
         birth_rounds: prepared.model.birth_rounds,
         n_theta: prepared.model.spectrum.n_parameters(),

@@ -30,6 +30,8 @@ pub struct Size {
     pub proposals: f64,
     /// Pairs of features that are turned in a sweep, of those that are looked at.
     pub turned_pairs: f64,
+    /// Rows that are asked about features that few rows use, in a sweep.
+    pub asked: f64,
     /// Updates of all rows in a sweep.
     pub row_sweeps: u32,
     /// Rounds of births in a sweep.
@@ -111,17 +113,20 @@ pub fn messages(size: &Size, n_ranks: usize) -> Vec<Message> {
     let own_chunks = size.n_rows.div_ceil(pair_rotation::ROW_CHUNK) as f64 / ranks;
     list.push(message(Way::Gather, pairs, 40.0 * pair_rotation::CANDIDATES as f64 * own_chunks));
     list.push(message(Way::Gather, size.turned_pairs, t / ranks * (1.0 + 16.0 * size.active_per_row / k.max(1.0))));
-    // Of features that few rows use the means, with all rows, and what those that are asked gain.
-    let part_seen = size.n_grid.map(|n| columns / n as f64);
-    let few = few_rows::expected(size.n_rows, size.n_features, part_seen).min(k);
-    list.push(message(Way::Gather, 1.0, 8.0 * own_tiles * few * k));
-    list.push(message(Way::Sum, 1.0, 8.0 * t * few));
-    let asked = few_rows::asked(size.n_rows, size.n_grid.is_none()) as f64;
-    let per_feature = match size.n_grid {
-        Some(_) => (asked + 2.0) * columns * bytes / ranks,
-        None => 8.0 * own_tiles * asked * few_rows::SHOWN as f64,
+    // Of features that few rows use: their means, these with all features and all rows, and what those that are asked gain.
+    let per_feature = few_rows::asked(size.n_rows, size.n_grid.is_none()) as f64;
+    let few = size.asked / per_feature;
+    let (gains, looked_at) = match size.n_grid {
+        Some(_) => {
+            list.push(message(Way::Gather, 2.0, few * columns * bytes / ranks));
+            (size.asked * columns * bytes / ranks, 1.0)
+        }
+        None => (8.0 * own_tiles * size.asked * few_rows::SHOWN as f64, few_rows::SHARE_LOOKED_AT),
     };
-    list.push(message(Way::Gather, few, per_feature));
+    list.push(message(Way::Gather, 1.0, 8.0 * own_tiles * looked_at * few * k));
+    list.push(message(Way::Sum, 1.0, 8.0 * t * few));
+    list.push(message(Way::Gather, few, gains / few.max(1e-9)));
+    let part_seen = size.n_grid.map(|n| columns / n as f64);
     let rounds = f64::from(size.birth_rounds);
     let per_proposal = if size.n_grid.is_some() { columns * bytes / ranks } else { 8.0 * own_tiles };
     let offers = offers::expected(size.n_rows, size.n_features, size.active_per_row, part_seen);
@@ -197,6 +202,7 @@ mod tests {
         active_per_row: 2.5,
         proposals: 30.0,
         turned_pairs: 2.0,
+        asked: 160.0,
         row_sweeps: 1,
         birth_rounds: 8,
         n_theta: 2,
@@ -207,7 +213,7 @@ mod tests {
     fn sums_of_products_are_what_is_sent_most() {
         let sent = bytes_per_rank(&messages(&PAPER, 6));
         // With all features, and with those of them that few rows use.
-        let sums = 8.0 * 3000.0 * (50.0 + few_rows::expected(3000, 50, None));
+        let sums = 8.0 * 3000.0 * (50.0 + PAPER.asked / few_rows::asked(3000, true) as f64);
         assert!(sums < sent && sums > 0.8 * sent, "{sent}, {sums}");
         assert_eq!(bytes_per_rank(&messages(&PAPER, 1)), 0.0);
     }

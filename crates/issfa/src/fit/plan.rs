@@ -117,6 +117,7 @@ struct Measured {
     proposals: f64,
     /// Pairs of features turned in a sweep.
     turned_pairs: f64,
+    asked: f64,
     n_theta: usize,
     is_partial: bool,
     has_holes: bool,
@@ -231,6 +232,7 @@ impl Planned<'_> {
             active_per_row: larger.density * n_features as f64,
             proposals: larger.proposals,
             turned_pairs: larger.turned_pairs,
+            asked: larger.asked,
             row_sweeps: sweep.row_sweeps,
             birth_rounds: sweep.birth_rounds,
             n_theta: larger.n_theta,
@@ -254,7 +256,7 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
     let mut chain = Chain::new(crate::chain::init::k_means(&prepared.model, 15, 0, 1), 0);
     let first = chain.step(&prepared.model, &schedule)?;
     let (mut kernels, mut fastest, mut n_features) = (BTreeMap::new(), BTreeMap::new(), 0.0);
-    let (mut proposals, mut turned_pairs) = (0.0, 0.0);
+    let (mut proposals, mut turned_pairs, mut asked) = (0.0, 0.0, 0.0);
     if !prepared.model.domain.is_whole() {
         // The first sweep's features are drawn jointly, as they are every so many sweeps.
         let joint = first.steps.iter().find(|step| step.kernel == Kernel::Features).map_or(0.0, |step| step.seconds);
@@ -265,6 +267,7 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
         let info = chain.step(&prepared.model, &schedule)?;
         proposals += f64::from(info.of(Kernel::UniqueFeatures).proposed) / SWEEPS as f64;
         turned_pairs += f64::from(info.of(Kernel::PairRotation).accepted) / SWEEPS as f64;
+        asked += f64::from(info.of(Kernel::FewRows).proposed) / SWEEPS as f64;
         for step in info.steps {
             // The faster of the two: other work on the machine only ever adds.
             let best = fastest.entry(step.kernel.name()).or_insert(f64::INFINITY);
@@ -283,6 +286,7 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
         density: chain.state.loadings.n_active() as f64 / (n_rows * k) as f64,
         proposals,
         turned_pairs,
+        asked,
         n_theta: prepared.model.spectrum.n_parameters(),
         is_partial: !prepared.model.domain.is_whole(),
         has_holes: prepared.about.record.n_missing_cells > 0,

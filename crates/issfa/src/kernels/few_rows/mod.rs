@@ -43,7 +43,7 @@ const COST: f64 = 100.0;
 const COST_UNOBSERVED: f64 = 500.0;
 
 /// The share of whole rows that likeness is judged by, about.
-const SHARE_LOOKED_AT: f64 = 0.25;
+pub const SHARE_LOOKED_AT: f64 = 0.25;
 
 /// A row that uses a feature, by its place among those that are looked at, and its weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -275,11 +275,7 @@ fn weight<R>(model: &Model<R>, prior: NormalPrior, stream: &mut Stream) -> f64 {
 
 /// Weights and residuals of the rows that use a feature, at one tile.
 #[inline(always)]
-fn uses_at<'a, R>(
-    uses: impl Iterator<Item = Use>,
-    residuals: &'a [R],
-    width: usize,
-) -> impl Iterator<Item = (f64, &'a [R])> {
+fn uses_at<R>(uses: impl Iterator<Item = Use>, residuals: &[R], width: usize) -> impl Iterator<Item = (f64, &[R])> {
     uses.map(move |known| (known.weight, &residuals[known.place * width..][..width]))
 }
 
