@@ -21,7 +21,7 @@ use rand::seq::SliceRandom;
 use std::ops::Range;
 
 /// Features that more rows use are left alone.
-pub const MOST_ROWS: usize = 12;
+pub const MOST_ROWS: usize = 24;
 
 /// One of so many rows is asked about each feature, but at least these.
 const ONE_OF: usize = 16;
