@@ -286,7 +286,7 @@ impl FeatureRow {
         let number = |x: f64| format!("{x:.4}").to_lowercase();
         let names = [
             self.id.to_string(),
-            format!("{:.4}", self.presence),
+            exact(self.presence),
             format!("{:.2}", self.activations),
             format!("{:.6e}", self.variance_explained),
             format!("{:.4}", self.kurtosis),
@@ -329,6 +329,12 @@ const COLUMNS: [&str; 9] =
 fn presence_series(moments: &FeatureMoments) -> Vec<Vec<f64>> {
     let is_there = |x: &f64| f64::from(u8::from(*x > 0.0));
     moments.series.iter().map(|series| series.iter().map(is_there).collect()).collect()
+}
+
+/// Four digits where they say all, and else as many as it takes: what is read back is what was there.
+fn exact(share: f64) -> String {
+    let short = format!("{share:.4}");
+    if short.parse() == Ok(share) { short } else { share.to_string() }
 }
 
 /// A presence that never changes, in any chain, is known as well as all draws can tell.
@@ -442,6 +448,11 @@ mod tests {
     }
 
     /// Always there is settled; there in one chain and not in the other is not.
+    #[test]
+    fn shares_are_written_as_they_are() {
+        assert_eq!([1.0, 0.75, 2.0 / 3.0].map(exact), ["1.0000", "0.7500", "0.6666666666666666"]);
+    }
+
     #[test]
     fn presence_is_known_where_chains_agree() {
         let about = |series: Vec<Vec<f64>>| FeatureMoments { series, ..FeatureMoments::new(1, 1, 1, 0) };
