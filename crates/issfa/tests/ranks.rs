@@ -265,7 +265,6 @@ fn traffic_is_as_planned() {
             let sent = Local::run(size, |comm| sent_in_sweeps(&settings, comm));
             let measured = sent.iter().map(|(n_bytes, _)| n_bytes).sum::<f64>() / size as f64;
             let planned = bytes_per_rank(&messages(&sent[0].1, size));
-            println!("{size} ranks: planned {planned}, sent {measured}");
             assert!((planned / measured - 1.0).abs() < 0.1, "{size} ranks: planned {planned}, sent {measured}");
         }
     }

@@ -4,7 +4,7 @@ use crate::chain::Chain;
 use crate::data::{Rows, memory};
 use crate::error::{Error, Result};
 use crate::fit::cost::{self, Network, Size};
-use crate::fit::prepared::place_data;
+use crate::fit::memory::place_data;
 use crate::fit::{Prepared, Request, memory_needed};
 use crate::kernels::few_rows;
 use crate::kernels::unique_features::offers;

@@ -3,18 +3,19 @@
 use super::heldout::{heldout_checksum, heldout_rows, load_heldout};
 use super::noise::{self, Noise};
 use super::{Ranks, agreement, ranks};
-use crate::chain::coarse::{self, Coarse};
+use crate::chain::coarse::Coarse;
 use crate::chain::posterior::Shown;
 use crate::chain::{Schedule, init};
 use crate::comm::Comm;
 use crate::data::nifti::Header;
 use crate::data::observations::Watch;
 use crate::data::preprocess::Findings;
-use crate::data::{Centering, Mask, Missing, Observations, Preprocessing, Rows, memory};
+use crate::data::{Centering, Mask, Observations, Preprocessing, Rows, memory};
 use crate::error::{Error, Result, setting};
-use crate::kernels::{Kernel, few_rows};
+use crate::fit::memory::{check_memory, memory_needed, place_data};
+use crate::kernels::Kernel;
 use crate::model::{Model, State};
-use crate::noise::{Filter, Reference, Sample};
+use crate::noise::{Filter, Reference};
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::linalg::Real;
 use crate::run::checkpoint;
@@ -22,11 +23,10 @@ use crate::run::codec::{put_preprocessing, take_preprocessing};
 use crate::run::folder::Run;
 use crate::run::inputs;
 use crate::run::record::{ChainStream, InputRecord, Record, Recorded};
-use crate::run::settings::{Checked, FORMAT, Init, Settings, Start};
+use crate::run::settings::{Checked, FORMAT, Init, Settings};
 use crate::run::trace::UserUnits;
 use crate::run::until::Window;
 use crate::spectral::load::{Loaded, training_rows};
-use crate::spectral::{TILE, n_behind};
 use crate::structure::{Shelf, Spectrum, Structure};
 use crate::summary::{Fitted, Results};
 use std::path::{Path, PathBuf};
@@ -116,114 +116,6 @@ pub struct Prepared<R> {
     pub heldout: Option<Loaded<R>>,
 }
 
-/// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments and products, means and
-/// slopes of every run; of whole rows also what a coarse start looks at. Rows from which noise is measured are let go before. Under a mask features are drawn by way of the whole
-/// grid, several times over. Ranks share the data; the figure is that of rank 0, which keeps the rest.
-pub fn memory_needed(
-    observations: &Observations,
-    (n_rows, n_columns): (usize, usize),
-    bytes: usize,
-    settings: &Settings,
-    n_ranks: usize,
-) -> u64 {
-    let sample = if settings.noise == "white" { 0 } else { Sample::n_bytes(n_rows, n_columns) };
-    // Headers may claim more than can be counted with 64 bits.
-    let [n_rows, n_columns, n_grid, n_runs, bytes, n_ranks] =
-        [n_rows, n_columns, observations.n_sites(), observations.n_runs(), bytes, n_ranks].map(|n| n as u128);
-    let cells = n_rows * n_columns;
-    let is_masked = n_columns < n_grid || observations.may_have_holes();
-    let features = 64 * (n_grid * (2 * bytes + if is_masked { 40 } else { 0 }) + 20 * n_columns);
-    let data =
-        if settings.spill.is_some() { spilled_bytes(cells, n_rows, bytes, settings) } else { cells * bytes / n_ranks };
-    let rows_looked_at = 2 * (few_rows::MOST_ASKED + few_rows::MOST_ROWS) as u128 * n_grid * bytes;
-    let has_coarse = !is_masked && settings.start != Start::Full && settings.spill.is_none();
-    let coarse = if has_coarse { cells * bytes / coarse::SHARE as u128 / n_ranks } else { 0 };
-    // Every thread adds up products of all rows with all features.
-    let products = 64 * 8 * n_rows * (3 + rayon::current_num_threads() as u128);
-    let nuisance = 2 * 8 * n_runs * n_columns * (1 + observations.covariates().n_columns() as u128);
-    let reconstruction = if settings.reconstruct { 4 * n_rows * n_grid } else { 0 };
-    let sampling = data + coarse + reconstruction + features + rows_looked_at + products;
-    let all = sampling.max(u128::from(sample)) + nuisance + (64 << 20);
-    u64::try_from(all).unwrap_or(u64::MAX)
-}
-
-/// What is in memory of data in a file: the rows that are read at a time (in double precision, and as they are written), and later
-/// the tiles at hand.
-fn spilled_bytes(cells: u128, n_rows: u128, bytes: u128, settings: &Settings) -> u128 {
-    let tiles = (n_behind() + rayon::current_num_threads()) as u128 * n_rows * TILE as u128 * bytes;
-    tiles.min(cells * bytes).max(spill_chunk(settings, cells * bytes) as u128 * 3 / 2)
-}
-
-/// Bytes of rows that are read at a time when data go to a file.
-fn spill_chunk(settings: &Settings, data_bytes: u128) -> usize {
-    let part = (data_bytes / 8).clamp(1 << 20, SMALL_CHUNK_BYTES as u128) as usize;
-    if settings.memory.is_some() { part } else { SPILL_CHUNK_BYTES }
-}
-
-/// Says whether data go to a file where memory is bounded: in the folder that is named, or that of temporary files. An error where
-/// not even that keeps the fit within the bound.
-pub(super) fn place_data(
-    observations: &mut Observations,
-    shape: (usize, usize),
-    bytes: usize,
-    checked: &mut Checked,
-    n_ranks: usize,
-) -> Result<()> {
-    if let Some(bound) = checked.memory {
-        let folder = checked.settings.spill.take();
-        let needed = |settings: &Settings| memory_needed(observations, shape, bytes, settings, n_ranks);
-        if needed(&checked.settings) > bound {
-            checked.settings.spill = Some(folder.unwrap_or_else(std::env::temp_dir));
-            let needed = needed(&checked.settings);
-            if needed > bound {
-                return Err(too_tight(checked, shape, needed));
-            }
-        }
-    }
-    if checked.settings.spill.is_some() {
-        // Longer stretches in the file: the disk is written in an order that it likes.
-        let data_bytes = shape.0 as u128 * shape.1 as u128 * bytes as u128;
-        observations.set_chunk_bytes(spill_chunk(&checked.settings, data_bytes));
-    }
-    Ok(())
-}
-
-/// The error of a bound on memory that cannot be kept.
-fn too_tight(checked: &Checked, (n_rows, n_columns): (usize, usize), needed: u64) -> Error {
-    let least = needed.div_ceil(1_000_000);
-    let problem = format!(
-        "a fit of {n_rows} x {n_columns} holds about {least} MB even with its data on disk; give at least that, or use fewer rows \
-         or sites"
-    );
-    Error::setting("memory", checked.settings.memory.clone().unwrap_or_default(), problem)
-}
-
-/// Refuses rows that cannot fit before they are read for their checksums: by the sites that are sure to take part.
-fn check_memory<R: Real>(rows: &Rows, observations: &Observations, settings: &Settings, n_ranks: usize) -> Result<()> {
-    let grid = observations.grid().map_or_else(|| vec![observations.n_sites()], <[usize]>::to_vec);
-    let n_columns = match (&rows.mask, settings.mask.as_deref()) {
-        // Which sites vary, and which rows have a value, is not known yet.
-        _ if settings.missing == Missing::Impute => return Ok(()),
-        (_, Some("auto")) => return Ok(()),
-        (Some(inside), _) => inside.iter().filter(|is_inside| **is_inside).count(),
-        (_, Some(path)) => match Mask::read(Path::new(path), &grid) {
-            Ok(mask) => mask.n_columns(),
-            Err(_) => return Ok(()),
-        },
-        (None, None) => {
-            let mut n_known = 0;
-            observations.for_each_chunk_raw_of(0..observations.n_rows().min(1), &mut |_, _, values| {
-                n_known = values.iter().filter(|x| !x.is_nan()).count();
-                Ok(())
-            })?;
-            n_known
-        }
-    };
-    let n_rows = observations.n_rows();
-    let needed = memory_needed(observations, (n_rows, n_columns), R::BYTES, settings, n_ranks);
-    memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), needed)
-}
-
 /// Means that leave less of the sum of squares to the rest are too large for single precision: features, and their products
 /// with the data, are exact to about 1e-7 of themselves.
 const LEAST_BESIDE_MEANS: f64 = 1e-3;
@@ -247,11 +139,6 @@ fn check_scale(path: &Path, preprocessing: &Preprocessing, findings: &Findings) 
     );
     Err(Error::malformed(path, problem))
 }
-
-/// Rows read at a time when data go to a file.
-const SPILL_CHUNK_BYTES: usize = 256 << 20;
-/// The same under a bound on memory, at most.
-const SMALL_CHUNK_BYTES: usize = 32 << 20;
 
 /// The share of the memory that is free which rows may take while they are prepared, so that files are read once for it.
 const SHARE_FOR_ROWS: u64 = 4;
@@ -690,7 +577,7 @@ mod tests {
         let settings = Settings {
             center: Some(Centering::Both),
             scale: true,
-            missing: Missing::Impute,
+            missing: crate::data::Missing::Impute,
             mask: Some("auto".into()),
             sweeps: 6,
             ..Settings::default()

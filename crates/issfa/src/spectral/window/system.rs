@@ -96,7 +96,8 @@ impl System<'_> {
         let mut residual: Vec<Vec<R>> = pull.iter().map(|row| row.iter().map(|&x| R::from_f64(x)).collect()).collect();
         let inverse = |c: &f64| self.precisions.iter().map(|h| R::from_f64(1.0 / (c + h))).collect();
         let inverses: Vec<Vec<R>> = self.from_data.iter().map(inverse).collect();
-        let mut size = sum(residual.iter().zip(&inverses).map(|(r, inverse)| loops::weighted_square(r, inverse)));
+        let squares = residual.iter().zip(&inverses).map(|(r, inverse)| loops::weighted_square(r, inverse));
+        let mut size: f64 = squares.sum();
         let (least, mut ratio) = (self.least_eigenvalue(), 0.0);
         // An upper bound on the energy of the error is this times the size (Gauss and Radau; Meurant and Tichy 2013).
         let mut energy_of_size = 1.0 / least;
@@ -108,7 +109,8 @@ impl System<'_> {
             let rows = direction.iter_mut().zip(residual.iter().zip(&inverses));
             share(rows, || (), |_, (to, (r, inverse))| loops::turn(to, ratio, r, inverse));
             self.apply(&direction, &mut applied);
-            let step = size / sum(direction.iter().zip(&applied).map(|(x, y)| loops::inner(x, y)));
+            let along = direction.iter().zip(&applied).map(|(x, y)| loops::inner(x, y));
+            let step = size / along.sum::<f64>();
             let mut sizes = vec![0.0; pull.len()];
             let rows = solution.iter_mut().zip(&mut residual).zip(&mut sizes).enumerate();
             share(
@@ -120,7 +122,7 @@ impl System<'_> {
                     *size = loops::weighted_square(residual, &inverses[i]);
                 },
             );
-            let next = sum(sizes.into_iter());
+            let next: f64 = sizes.iter().sum();
             (ratio, size) = (next / size, next);
             let more = energy_of_size - step;
             energy_of_size = more / (least * more + ratio);
@@ -165,10 +167,6 @@ const LEAST_GAIN: f64 = 1e-2;
 pub(super) fn add_to(sums: &mut BTreeMap<usize, Vec<f64>>, site: usize, weights: &[f64], factor: f64) {
     let sums = sums.entry(site).or_insert_with(|| vec![0.0; weights.len()]);
     sums.iter_mut().zip(weights).for_each(|(sum, w)| *sum += w * factor);
-}
-
-fn sum(terms: impl Iterator<Item = f64>) -> f64 {
-    terms.sum()
 }
 
 fn add_scaled<A: Real, B: Real>(to: &mut [Vec<A>], factor: f64, from: &[Vec<B>]) {
