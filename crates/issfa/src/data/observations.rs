@@ -101,7 +101,11 @@ impl Observations {
 
     /// Reads all rows into memory, where they take at most so many bytes, so that files are not read again.
     pub fn remember(&mut self, most_bytes: u64) -> Result<()> {
-        let n_bytes = self.sources.iter().map(|source| 8 * (source.n_rows() * source.n_sites()) as u64).sum::<u64>();
+        let bytes_of = |source: &Arc<dyn RowSource>| {
+            let bytes = if source.is_single() { 4 } else { 8 };
+            bytes * (source.n_rows() * source.n_sites()) as u64
+        };
+        let n_bytes: u64 = self.sources.iter().filter(|source| !source.is_in_memory()).map(bytes_of).sum();
         if n_bytes > most_bytes {
             return Ok(());
         }
@@ -592,5 +596,21 @@ mod tests {
         let observations = Observations::open(&paths).unwrap();
         let error = observations.for_each_chunk(&mut |_, _, _| Ok(())).unwrap_err().to_string();
         assert!(error.contains("b.nii: row 1, site 0 [0, 0, 0] is NaN"), "{error}");
+    }
+
+    #[test]
+    fn rows_are_remembered_where_there_is_room_for_them_as_exact_as_they_are() {
+        let folder = Folder::new();
+        let image = Image::default();
+        let scaled = Image { scaling: [2.0, 1.0], ..Image::default() };
+        for (name, image, bytes) in [("a.nii", image, 4), ("b.nii", scaled, 8)] {
+            let path = folder.image(name, &image);
+            let n_bytes = bytes * image.rows().len() as u64;
+            for (room, is_kept) in [(n_bytes, true), (n_bytes - 1, false)] {
+                let mut observations = Observations::open(std::slice::from_ref(&path)).unwrap();
+                observations.remember(room).unwrap();
+                assert_eq!(observations.sources[0].is_in_memory(), is_kept, "{name} in {room}");
+            }
+        }
     }
 }

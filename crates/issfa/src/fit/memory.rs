@@ -10,6 +10,8 @@ use crate::run::settings::{Checked, Settings, Start};
 use crate::spectral::{TILE, n_behind};
 use std::path::Path;
 
+/// Bytes that rows may take while they are prepared where nobody says how much is free.
+const BYTES_FOR_ROWS: u64 = 1 << 30;
 /// Rows read at a time when data go to a file.
 const SPILL_CHUNK_BYTES: usize = 256 << 20;
 /// The same under a bound on memory, at most.
@@ -58,6 +60,15 @@ fn spilled_bytes(cells: u128, n_rows: u128, bytes: u128, settings: &Settings) ->
 fn spill_chunk(settings: &Settings, data_bytes: u128) -> usize {
     let part = (data_bytes / 8).clamp(1 << 20, SMALL_CHUNK_BYTES as u128) as usize;
     if settings.memory.is_some() { part } else { SPILL_CHUNK_BYTES }
+}
+
+/// Bytes that rows may take while they are prepared, so that files are read once for all that looks at them: most of what the
+/// fit itself leaves free. Ranks may all be on one machine.
+pub(super) fn room_for_rows(observations: &Observations, bytes: usize, checked: &Checked, n_ranks: usize) -> u64 {
+    let shape = (observations.n_rows(), observations.n_columns());
+    let needed = memory_needed(observations, shape, bytes, &checked.settings, 1);
+    let room = |free: u64| free.saturating_sub(needed) / 4 * 3 / n_ranks as u64;
+    memory::available().into_iter().chain(checked.memory).min().map_or(BYTES_FOR_ROWS, room)
 }
 
 /// Says whether data go to a file where memory is bounded: in the folder that is named, or that of temporary files. An error where

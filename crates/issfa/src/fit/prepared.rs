@@ -12,7 +12,7 @@ use crate::data::observations::Watch;
 use crate::data::preprocess::Findings;
 use crate::data::{Centering, Mask, Observations, Preprocessing, Rows, memory};
 use crate::error::{Error, Result, setting};
-use crate::fit::memory::{check_memory, memory_needed, place_data};
+use crate::fit::memory::{check_memory, memory_needed, place_data, room_for_rows};
 use crate::kernels::Kernel;
 use crate::model::{Model, State};
 use crate::noise::{Filter, Reference};
@@ -140,11 +140,6 @@ fn check_scale(path: &Path, preprocessing: &Preprocessing, findings: &Findings) 
     Err(Error::malformed(path, problem))
 }
 
-/// The share of the memory that is free which rows may take while they are prepared, so that files are read once for it.
-const SHARE_FOR_ROWS: u64 = 4;
-/// The same where nobody says how much is free.
-const BYTES_FOR_ROWS: u64 = 1 << 30;
-
 impl<R: Real> Prepared<R> {
     /// Checks, prepares and loads rows.
     pub fn load(request: Request) -> Result<Prepared<R>> {
@@ -173,12 +168,9 @@ impl<R: Real> Prepared<R> {
             Arc::new(checked.structure(path, observations.grid(), n_sites, shelf.unwrap_or(&Shelf::none()))?);
         agreement::check_structure(ranks.all.as_ref(), &structure)?;
         watch.into_iter().for_each(|watch| observations.set_watch(watch));
-        if is_alone && keep_first.is_none() {
-            let shape = (observations.n_rows(), observations.n_columns());
-            let needed = memory_needed(&observations, shape, R::BYTES, settings, 1);
-            let room = |free: u64| free.saturating_sub(needed).min(free / SHARE_FOR_ROWS);
-            let free = memory::available().into_iter().chain(checked.memory).min();
-            observations.remember(free.map_or(BYTES_FOR_ROWS, room))?;
+        // Rank 0 measures what there is to measure; the others look at their own rows alone, and once.
+        if keep_first.is_none() && ranks.own.rank() == 0 {
+            observations.remember(room_for_rows(&observations, R::BYTES, &checked, ranks.all.size()))?;
         }
         let known_mask = earlier.as_ref().map(|earlier| earlier.mask.clone());
         inputs::choose_cells(&mut observations, &rows, settings, structure.grid(), known_mask)?;

@@ -50,6 +50,11 @@ impl Header {
         parse(start).map_err(|problem| Error::malformed(path, problem))
     }
 
+    /// Whether single precision holds every value exactly.
+    pub fn is_single(&self) -> bool {
+        self.element.kind.is_single() && self.scaling.is_none()
+    }
+
     /// Sites of a volume.
     pub fn n_sites(&self) -> usize {
         self.grid.iter().product()

@@ -39,6 +39,11 @@ impl Kind {
             Kind::I64 | Kind::U64 | Kind::F64 => 8,
         }
     }
+
+    /// Whether single precision holds all values of this kind exactly.
+    pub fn is_single(self) -> bool {
+        self.size() <= 2 || self == Kind::F32
+    }
 }
 
 /// Which byte of a number comes first.

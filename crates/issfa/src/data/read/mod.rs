@@ -66,6 +66,11 @@ pub trait RowSource: Send + Sync {
         false
     }
 
+    /// Whether single precision holds every value exactly, as far as that is known without reading them.
+    fn is_single(&self) -> bool {
+        false
+    }
+
     /// What the rows are known by: the xxh3-128 of the file's bytes, as 32 hexadecimal digits.
     fn checksum(&self) -> Result<String> {
         checksum(self.path())

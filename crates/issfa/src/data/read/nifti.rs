@@ -177,6 +177,10 @@ impl RowSource for NiftiRows {
         Some(&self.header)
     }
 
+    fn is_single(&self) -> bool {
+        self.header.is_single()
+    }
+
     fn read_rows(&self, first_row: usize, out: &mut [f64]) -> Result<()> {
         rows_asked_for(self, first_row, out.len());
         match &self.values {

@@ -159,6 +159,10 @@ impl RowSource for NpyRows {
         (self.header.shape.len() >= 3).then(|| &self.header.shape[1..])
     }
 
+    fn is_single(&self) -> bool {
+        self.header.element.kind.is_single()
+    }
+
     fn read_rows(&self, first_row: usize, out: &mut [f64]) -> Result<()> {
         let n_rows = rows_asked_for(self, first_row, out.len());
         match (self.header.layout, self.rows_are_last) {

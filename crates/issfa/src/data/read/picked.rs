@@ -81,6 +81,10 @@ impl RowSource for Picked {
         self.source.checksum()
     }
 
+    fn is_single(&self) -> bool {
+        self.source.is_single()
+    }
+
     fn read_rows(&self, first_row: usize, out: &mut [f64]) -> Result<()> {
         let n_rows = rows_asked_for(self, first_row, out.len());
         let (rows, n_sites) = (&self.rows[first_row..first_row + n_rows], self.n_sites());

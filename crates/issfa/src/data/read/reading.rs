@@ -160,6 +160,10 @@ impl RowSource for Chosen {
         None
     }
 
+    fn is_single(&self) -> bool {
+        self.source.is_single()
+    }
+
     fn read_rows(&self, first_row: usize, out: &mut [f64]) -> Result<()> {
         let (n_rows, n_all) = (rows_asked_for(self, first_row, out.len()), self.source.n_sites());
         let mut all = vec![0.0; n_rows * n_all];
