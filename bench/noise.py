@@ -20,6 +20,7 @@ Real data are not part of the project: FOLDER (default ../shared/data) holds the
 """
 
 import argparse
+import csv
 import json
 import subprocess
 import sys
@@ -79,6 +80,24 @@ def agreement(a, b):
     return float(np.median(best)), float(np.median(largest))
 
 
+def shared_by_both(runs):
+    """Of the features that hold 95% of what features explain: how many the other run has at a cosine of 0.8, how many more lie within
+    what its features span (0.95), and how many there are."""
+    shares = []
+    for own, other in (runs, runs[::-1]):
+        with open(Path(own) / "features.tsv") as file:
+            explained = np.array([float(row["variance_explained"]) for row in csv.DictReader(file, delimiter="\t")])
+        order = np.argsort(-explained)
+        held = np.cumsum(explained[order]) / explained.sum()
+        largest = order[: int(np.searchsorted(held, 0.95)) + 1]
+        own, other = load(own)[largest], load(other)
+        has = cosines(own, other).max(1, initial=0.0) >= 0.8
+        directions, _ = np.linalg.qr(other.T.astype(float))
+        within = np.linalg.norm(own @ directions, axis=1) >= 0.95 * np.linalg.norm(own, axis=1)
+        shares.append((int(has.sum()), int((within & ~has).sum()), len(largest)))
+    return shares
+
+
 def table(data, scratch, quick):
     """Two seeds of every data set, merged for R-hat."""
     found = {}
@@ -103,11 +122,13 @@ def table(data, scratch, quick):
             "persistent": [p["n_persistent"] for p in parts], "r_hat": features["split_r_hat"],
             "r_hat_each": [p["quantities"][0]["split_r_hat"] for p in parts],
             "seconds_per_sweep": [p["seconds_per_sweep"] for p in parts], "agreement": alike, "agreement_of_ten": largest,
+            "of_those_that_hold_95%": shared_by_both(runs),
         }
         row = found[name]
         print(f"{name:15} T {row['rows']:5} K {row['K'][0]:7.1f} {row['K'][1]:7.1f} persistent {row['persistent']} R-hat {row['r_hat']:.3f} "
               f"(each {row['r_hat_each'][0]:.3f} {row['r_hat_each'][1]:.3f}) {row['seconds_per_sweep'][0]:.3f} s/sweep "
-              f"agreement {alike:.2f}, ten largest {largest:.2f}", flush=True)
+              f"agreement {alike:.2f}, ten largest {largest:.2f}; of those that hold 95% at 0.8: "
+              f"{', '.join(f'{has} of {n}, {within} more within the span' for has, within, n in row['of_those_that_hold_95%'])}", flush=True)
     return found
 
 
@@ -189,24 +210,36 @@ def hidden(data, scratch, quick):
 
 
 def simulated(_, scratch, quick):
+    """Noise of each kind, fitted with the reference, as white noise, and with a reference measured on the noise itself, which nobody
+    has outside of a simulation: the best that any reference can do."""
     found = {}
     size = ["--preset", "small"] if quick else ["--preset", "paper"]
     grid = "48x48" if quick else "100x100"
     for kind in ["white", "sites", "smooth", "both"]:
         sim = scratch / f"sim-{kind}"
         program.call("simulate", *size, "--noise-kind", kind, "--seed", 5, "--out", sim, "--overwrite", "--quiet")
-        for noise in ["reference", "white"]:
+        for noise in ["reference", "white", "of the noise itself"]:
             explodes = noise == "white" and kind != "white"
             sweeps = 40 if quick or explodes else 400
-            run = scratch / f"sim-{kind}-{noise}"
-            program.call("fit", sim / "observations.npy", "--grid", grid, "--center", "none", "--noise", noise, "--sweeps", sweeps, "--seed", 5, "--out", run, "--overwrite", "--quiet",
+            run = scratch / f"sim-{kind}-run"
+            taken = perfect_reference(sim, scratch, grid) if noise == "of the noise itself" else noise
+            program.call("fit", sim / "observations.npy", "--grid", grid, "--center", "none", "--noise", taken, "--sweeps", sweeps, "--seed", 5, "--out", run, "--overwrite", "--quiet",
                        "--max-features", 400, "--keep-draws", 40)
             report = program.call_json("evaluate", run, "--truth", sim)
             found[f"{kind} noise, --noise {noise}"] = report
-            print(f"{kind:6} noise, --noise {noise:9} K {report['n_features_mean']:.1f} found {report['n_found']}/{report['n_true']} held-out error "
+            print(f"{kind:6} noise, --noise {noise:19} K {report['n_features_mean']:.1f} found {report['n_found']}/{report['n_true']} held-out error "
                   f"{report['heldout_error']:.5f} E_r {report['feature_recovery_error']:.2f} coverage: features "
                   f"{report['feature_coverage']} rows {report['training_coverage']} held-out {report['heldout_coverage']}", flush=True)
     return found
+
+
+def perfect_reference(sim, scratch, grid):
+    """The reference measured on what the truth leaves of simulated rows."""
+    rows, features, weights = (np.load(sim / f"{name}.npy") for name in ("observations", "truth_features", "truth_weights"))
+    noise = rows.reshape(len(rows), -1) - weights @ features.reshape(len(features), -1)
+    np.save(scratch / "noise_alone.npy", noise.astype(np.float32))
+    program.call("noise", scratch / "noise_alone.npy", "--grid", grid, "--center", "none", "--out", scratch / "noise_alone", "--overwrite", "--quiet")
+    return scratch / "noise_alone/noise_reference.safetensors"
 
 
 def rows(data, scratch, quick):
@@ -267,13 +300,16 @@ def main():
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--keep", type=Path, help="a folder where the runs stay")
     args = parser.parse_args()
     path = Path("target/noise_quick.json" if args.quick else "bench/noise.json")
     results = json.loads(path.read_text()) if path.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
+        folder = args.keep or Path(folder)
+        folder.mkdir(exist_ok=True)
         for part in args.only:
             print(f"# {part}", flush=True)
-            results[part] = PARTS[part](args.data, Path(folder), args.quick)
+            results[part] = PARTS[part](args.data, folder, args.quick)
             path.write_text(json.dumps(results, indent=1) + "\n")
 
 

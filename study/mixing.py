@@ -13,7 +13,7 @@ FOLLOW = "target/release/examples/follow_truth"
 # features one of at most 0.68 / sqrt(2) = 0.48 with either.
 BAR = 0.5
 
-KERNELS = ["features", "noise", "shared_activations", "pair_rotation", "tidy_up", "unique_features", "theta", "rescale", "sign_flip",
+KERNELS = ["features", "noise", "shared_activations", "pair_rotation", "tidy_up", "few_rows", "unique_features", "theta", "rescale", "sign_flip",
            "ibp_strength", "ibp_repulsion", "weight_means", "weight_precisions"]
 
 

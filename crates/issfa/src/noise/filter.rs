@@ -206,6 +206,7 @@ mod tests {
             row_powers: vec![90.0, 4.0, 0.5],
             run_levels: vec![1.5],
             level: 1.4,
+            of_differences: 1.0,
             unit: 2.5,
             findings,
         };

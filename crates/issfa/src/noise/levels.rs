@@ -10,8 +10,8 @@ use statrs::function::erf::erfc;
 /// Of differences with missing cells, which take long to filter, at most so many a run are looked at for its level.
 const MOST_FILLED: usize = 100;
 
-/// The level of every run and of all together: the root of the clipped variance of its filtered differences. Runs without
-/// any have the level of all.
+/// The level of every run and of all together: the root of the clipped variance of its filtered differences, and what the
+/// reference says is noise of that. Runs without any have the level of all.
 pub fn levels_of(sample: &Sample, n_runs: usize, filter: &Filter, recipe: &Recipe) -> (Vec<f64>, f64) {
     let scales = &filter.reference().site_scales;
     // Missing cells take long to fill in.
@@ -34,8 +34,9 @@ pub fn levels_of(sample: &Sample, n_runs: usize, filter: &Filter, recipe: &Recip
         let values = of_run.flat_map(|(_, row)| row.iter().map(|&x| f64::from(x)));
         clipped_variance(values, recipe.clip_sites, recipe.clip_rounds).filter(|v| *v > 0.0).map(f64::sqrt)
     };
+    let noise = filter.reference().of_differences;
     let all = level(None).unwrap_or(1.0);
-    ((0..n_runs).map(|run| level(Some(run)).unwrap_or(all)).collect(), all)
+    ((0..n_runs).map(|run| noise * level(Some(run)).unwrap_or(all)).collect(), noise * all)
 }
 
 /// The levels of the runs of new rows, each its own where it has enough rows.

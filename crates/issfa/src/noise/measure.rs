@@ -2,6 +2,7 @@
 
 use super::bands::Bands;
 use super::components::without_components;
+use super::factors::scales_of_noise;
 use super::levels::{clipped_variance, levels_of};
 use super::spectra::Spectra;
 use super::{Filter, Findings, Recipe, Reference, Sample};
@@ -44,14 +45,19 @@ pub fn measure(subject: &Subject) -> Measured {
     if sample.n_differences() == 0 {
         return Measured::Nothing("no run has two rows, so that there are no differences to measure noise on");
     }
-    let Some(site_scales) = site_scales(sample, mask.n_columns(), recipe) else {
+    let Some(mut site_scales) = site_scales(sample, mask.n_columns(), recipe) else {
         return Measured::Nothing("rows that follow each other do not differ, so that there is no noise to measure");
     };
     let ratio = ratio(sample, &site_scales);
     let is_series = ratio >= recipe.series_ratio;
     let bands = Bands::new(structure, recipe);
+    // Where modes are all alike and rows in no order, nothing but what rows share tells signal from noise.
+    let by_factors = !is_series && bands.len() == 1;
+    if by_factors {
+        site_scales = scales_of_noise(sample, &site_scales, recipe);
+    }
     let spectra = Spectra { structure, mask, scales: &site_scales };
-    let powers = powers_of_noise(sample, &bands, &spectra, is_series, recipe);
+    let powers = if by_factors { vec![1.0] } else { powers_of_noise(sample, &bands, &spectra, is_series, recipe) };
     let rows: Vec<&[f32]> = sample.rows().map(|(_, row)| row).collect();
     let of_rows = spectra.powers(rows.len(), |at| rows[at].iter().map(|&x| f64::from(x)), f64::INFINITY);
     // Rows hold the noise too.
@@ -66,9 +72,15 @@ pub fn measure(subject: &Subject) -> Measured {
         row_powers,
         run_levels: vec![1.0; n_runs],
         level: 1.0,
+        of_differences: 1.0,
         unit: 1.0,
         findings,
     };
+    if by_factors {
+        // Differences hold both: the level of the noise is theirs by as much.
+        let filter = Filter::new(reference.clone(), structure.clone(), mask.clone());
+        reference.of_differences = 1.0 / levels_of(sample, n_runs, &filter, recipe).1;
+    }
     reference = remeasure(reference, subject);
     Measured::Reference(Box::new(reference))
 }
@@ -153,7 +165,8 @@ fn describe(reference: &mut Reference, filter: &Filter, structure: &Structure, m
 fn full_width(powers: &[f64], structure: &Structure) -> Option<f64> {
     let total: f64 = powers.iter().sum();
     let close = (0..structure.axes().len())
-        .filter(|&axis| structure.axes()[axis].neighbours_are_close() && structure.grid()[axis] > 2);
+        .filter(|&axis| structure.axes()[axis].neighbours_are_close() && structure.grid()[axis] > 2)
+        .filter(|&axis| structure.axis_eigenvalues(axis).iter().any(|&g| g > 0.0));
     let width = |axis: usize| {
         let n = structure.grid()[axis] as f64;
         let rough: f64 = powers.iter().zip(structure.axis_eigenvalues(axis)).map(|(p, g)| p * g).sum();
@@ -299,6 +312,41 @@ mod tests {
         assert!(!unordered.0.findings.is_series, "{:?}", unordered.0.findings);
         // Signal counts in the scales of rows in no order.
         check("rows in no order", unordered, &whole, [0.3, 0.5]);
+    }
+
+    /// Where all eigenvalues are alike, or sites few, no mode is rough: dense signals that rows in no order share are told from
+    /// noise by what rows share. A run with noise and signals half as strong again has such a level.
+    #[test]
+    fn dense_signals_on_sites_without_neighbours_are_no_noise() {
+        for words in ["iid(30)", "cycle(12)"] {
+            let structure = Arc::new(expression::build(Some(words), None).unwrap());
+            let (n, n_rows, mut stream) =
+                (structure.n_sites(), 400, Streams::once(5).stream(Purpose::Simulation, 0, 0));
+            let signals: Vec<Vec<f64>> = (0..3).map(|_| (0..n).map(|_| normal(&mut stream)).collect()).collect();
+            let mut sample = Sample::new(n, [0..n_rows / 2, n_rows / 2..n_rows].into_iter());
+            let (mut squares, mut of_noise) = (0.0, 0.0);
+            for row in 0..n_rows {
+                let (run, size) = if row < n_rows / 2 { (0, 1.0) } else { (1, 1.5) };
+                let noise: Vec<f64> = (0..n).map(|_| 0.7 * size * normal(&mut stream)).collect();
+                let weights: Vec<f64> = (0..3).map(|_| size * normal(&mut stream)).collect();
+                let signal = |site: usize| signals.iter().zip(&weights).map(|(s, w)| s[site] * w).sum::<f64>();
+                let values: Vec<f64> = noise.iter().enumerate().map(|(site, x)| x + signal(site)).collect();
+                let mean_square = |values: &[f64]| values.iter().map(|x| x * x).sum::<f64>() / (n * n_rows) as f64;
+                squares += mean_square(&values);
+                of_noise += mean_square(&noise);
+                sample.push(run, &values);
+            }
+            sample.finish();
+            let (structure, recipe, mask) = (&structure, &Recipe::default(), &Mask::full(n));
+            let subject = Subject { sample: &sample, n_runs: 2, structure, mask, recipe, mean_square: squares };
+            let Measured::Reference(reference) = measure(&subject) else { panic!("no noise") };
+            let share = reference.findings.share / (of_noise / squares);
+            assert!((0.9..1.1).contains(&share), "{words}: the share is {share} of the true one");
+            let ratio = reference.run_levels[1] / reference.run_levels[0];
+            assert!((ratio / 1.5 - 1.0).abs() < 0.1, "{words}: {ratio}");
+            let again = remeasure(*reference.clone(), &subject);
+            assert_eq!(again, *reference, "measured again on the same rows it is the same");
+        }
     }
 
     /// Signals in all modes, next to no noise: components take nearly everything, the line through rough modes holds the rest up.

@@ -6,6 +6,7 @@
 
 mod bands;
 mod components;
+mod factors;
 mod filter;
 mod levels;
 mod measure;

@@ -112,6 +112,8 @@ pub struct Reference {
     pub run_levels: Vec<f64>,
     /// That of all runs together.
     pub level: f64,
+    /// Levels are these times what differences show: 1, unless they hold signal that no band leaves out.
+    pub of_differences: f64,
     /// The root mean square of white rows, about: the sampler's unit.
     pub unit: f64,
     /// What it looks like.
@@ -188,8 +190,8 @@ impl Findings {
         }
         if !self.is_series {
             doubts.push(
-                "rows that follow each other are not alike, so the noise is that of the rough modes: what is smooth and \
-                 dense may be noise or features"
+                "rows that follow each other are not alike, so the noise is that of rough modes, or what factors of many \
+                 rows leave: what is smooth and dense may be noise or features"
                     .to_string(),
             );
         }
@@ -235,6 +237,9 @@ impl Reference {
         bundle.put("run_levels", &[self.run_levels.len()], &self.run_levels);
         bundle.put("level", &[1], &[self.level]);
         bundle.put("unit", &[1], &[self.unit]);
+        if self.of_differences != 1.0 {
+            bundle.put("of_differences", &[1], &[self.of_differences]);
+        }
         bundle
     }
 
@@ -258,13 +263,14 @@ impl Reference {
             powers,
             run_levels: take("run_levels")?,
             level: stored.number("level")?,
+            of_differences: if stored.has("of_differences") { stored.number("of_differences")? } else { 1.0 },
             unit: stored.number("unit")?,
             findings: Findings::from_numbers(&stored.values("findings", &[N_FINDINGS])?),
         };
-        let Reference { site_scales, powers, row_powers, run_levels, level, unit, .. } = &reference;
+        let Reference { site_scales, powers, row_powers, run_levels, level, of_differences, unit, .. } = &reference;
         let is_sound = |x: &f64| *x > 0.0 && x.is_finite();
         let lists = [site_scales, powers, row_powers, run_levels];
-        if !lists.into_iter().flatten().chain([level, unit]).all(is_sound) {
+        if !lists.into_iter().flatten().chain([level, of_differences, unit]).all(is_sound) {
             return Err(Error::malformed(stored.path(), "damaged: a scale, power or level is not positive"));
         }
         if !reference.band_ends.iter().all(|x| x.is_finite()) || !is_sound(&reference.findings.level) {

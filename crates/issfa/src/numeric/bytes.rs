@@ -271,6 +271,11 @@ impl Stored {
         self.notes.get(name).map(String::as_str).ok_or_else(missing)
     }
 
+    /// Whether there is an array of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.content.views().iter().any(|(own, _)| own == name)
+    }
+
     /// An array with its shape.
     pub fn take<E: Element>(&self, name: &str) -> Result<(Vec<usize>, Vec<E>)> {
         let damaged = |what: &str| Error::malformed(&self.path, format!("damaged: array '{name}' {what}"));
