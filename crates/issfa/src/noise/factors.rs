@@ -4,8 +4,11 @@
 use super::{Recipe, Sample};
 use crate::numeric::linalg::{View, multiply, symmetric_eigen};
 
-/// Of more rows than these, and more sites, as many rows are looked at.
+/// Where there are more sites than these, at most as many rows are looked at: one of the two is what factors are sought in.
 const MOST: usize = 1000;
+/// And never more values at a time, but for a few rows.
+const MOST_VALUES: usize = 1 << 24;
+const FEWEST_ROWS: usize = 32;
 /// How often factors are sought anew.
 const ROUNDS: usize = 5;
 /// How far beyond the edge of noise a factor is signal.
@@ -20,14 +23,14 @@ const LEAST_LEFT: f64 = 0.05;
 /// factors, since noise of variance 1 is what most columns hold then.
 pub fn scales_of_noise(sample: &Sample, of_differences: &[f64], recipe: &Recipe) -> Vec<f64> {
     let n = of_differences.len();
-    let stride = if n > MOST { sample.n_kept().div_ceil(MOST).max(1) } else { 1 };
-    let places: Vec<usize> = (0..sample.n_kept()).step_by(stride).collect();
+    let most_rows = (MOST_VALUES / n).max(FEWEST_ROWS).min(if n > MOST { MOST } else { usize::MAX });
+    let places: Vec<usize> = (0..sample.n_kept()).step_by(sample.n_kept().div_ceil(most_rows).max(1)).collect();
     let mut scales = of_differences.to_vec();
     for round in 0..ROUNDS {
         let rows = Rows::new(sample, &places, &scales);
-        let (variances, start) = (rows.variances(sample.share_of_freedom()), round == 0);
+        let variances = rows.variances(sample.share_of_freedom());
         // At first scales hold the signal, and columns have a variance of about 1 with it.
-        let noise = if start { median(variances.clone()) } else { 1.0 };
+        let noise = if round == 0 { median(variances.clone()) } else { 1.0 };
         let left = rows.left(&variances, noise, sample.share_of_freedom());
         scales.iter_mut().zip(&left).for_each(|(scale, left)| *scale *= left.sqrt());
     }
