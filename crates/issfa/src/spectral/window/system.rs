@@ -143,8 +143,9 @@ pub(super) enum Goal {
 }
 
 impl Goal {
-    /// In no direction, however many there are, is the error more than a tenth of the scatter.
-    pub const DRAW: Goal = Goal::Energy(0.01);
+    /// In no direction, however many there are, is the error more than a hundredth of the scatter. Conjugate gradients come from
+    /// below, so that what is missing of the energy is missing in every draw: with 0.01 here a million repeats show it.
+    pub const DRAW: Goal = Goal::Energy(1e-4);
     /// At what was observed, the error in all directions together is about what one draw scatters in one of them.
     pub const MEAN: Goal = Goal::Size(1.0);
 
@@ -207,9 +208,9 @@ mod tests {
             let solved = |found: Vec<Vec<f64>>| {
                 let error: Vec<f64> = found[0].iter().zip(&truth).map(|(x, t)| x - t).collect();
                 let energy: f64 = error.iter().zip(applied(&error)).map(|(e, a)| e * a).sum();
-                assert!(energy <= 0.01, "{from_data}: {energy}");
+                assert!(energy <= 1e-4, "{from_data}: {energy}");
                 // The smoothest mode lies mostly outside, where only the prior holds it.
-                assert!(error[0].powi(2) * precisions[0] < 0.01, "{from_data}: {}", error[0]);
+                assert!(error[0].powi(2) * precisions[0] < 1e-4, "{from_data}: {}", error[0]);
             };
             let right = vec![applied(&truth)];
             solved(system.solve::<f64>(right.clone(), Goal::DRAW));
