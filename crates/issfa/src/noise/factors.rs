@@ -1,5 +1,4 @@
-//! The noise of rows in no order where no mode is rougher than the others (a few sites, or sites without neighbours): what factors
-//! that many rows share leave of each site.
+//! The noise of rows in no order, whose differences hold the signal too: what factors that many rows share leave of each site.
 
 use super::{Recipe, Sample};
 use crate::numeric::linalg::{View, multiply, symmetric_eigen};

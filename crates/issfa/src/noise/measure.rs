@@ -51,13 +51,14 @@ pub fn measure(subject: &Subject) -> Measured {
     let ratio = ratio(sample, &site_scales);
     let is_series = ratio >= recipe.series_ratio;
     let bands = Bands::new(structure, recipe);
-    // Where modes are all alike and rows in no order, nothing but what rows share tells signal from noise.
-    let by_factors = !is_series && bands.len() == 1;
+    // Differences of rows in no order hold the signal too; what rows share tells it from noise.
+    let by_factors = !is_series;
     if by_factors {
         site_scales = scales_of_noise(sample, &site_scales, recipe);
     }
     let spectra = Spectra { structure, mask, scales: &site_scales };
-    let powers = if by_factors { vec![1.0] } else { powers_of_noise(sample, &bands, &spectra, is_series, recipe) };
+    let has_one_band = by_factors && bands.len() == 1;
+    let powers = if has_one_band { vec![1.0] } else { powers_of_noise(sample, &bands, &spectra, is_series, recipe) };
     let rows: Vec<&[f32]> = sample.rows().map(|(_, row)| row).collect();
     let of_rows = spectra.powers(rows.len(), |at| rows[at].iter().map(|&x| f64::from(x)), f64::INFINITY);
     // Rows hold the noise too.
@@ -77,7 +78,7 @@ pub fn measure(subject: &Subject) -> Measured {
         findings,
     };
     if by_factors {
-        // Differences hold both: the level of the noise is theirs by as much.
+        // The level of the noise is that of differences by as much less.
         let filter = Filter::new(reference.clone(), structure.clone(), mask.clone());
         reference.of_differences = 1.0 / levels_of(sample, n_runs, &filter, recipe).1;
     }
