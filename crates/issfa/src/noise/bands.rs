@@ -44,6 +44,12 @@ impl Bands {
         Bands { ends, eigenvalues, order, starts }
     }
 
+    /// Whether all eigenvalues are equal, so that no mode is smoother than another however many there are.
+    pub fn are_alike(&self) -> bool {
+        let n = self.order.len();
+        self.eigenvalues[self.order[n - 1]] - self.eigenvalues[self.order[0]] <= EQUAL
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.starts.len() - 1
@@ -70,14 +76,23 @@ impl Bands {
         (0..self.len()).map(mean).collect()
     }
 
+    fn n_rough(&self, recipe: &Recipe) -> usize {
+        (self.order.len() as f64 * recipe.guard_share).round() as usize
+    }
+
+    /// Whether there are bands, and rough modes enough to lay a line through.
+    pub fn has_rough_modes(&self, recipe: &Recipe) -> bool {
+        self.len() >= 2 && self.n_rough(recipe) >= 2 * recipe.guard_bins
+    }
+
     /// The powers of bands, at most those of a line, in ln power by eigenvalue, through the roughest modes, which hold next to
     /// no signal.
     pub fn guarded(&self, of_modes: &[f64], recipe: &Recipe, powers: &[f64]) -> Vec<f64> {
         let n = self.order.len();
-        let rough = &self.order[n - (n as f64 * recipe.guard_share).round() as usize..];
-        if powers.len() < 2 || rough.len() < 2 * recipe.guard_bins {
+        if !self.has_rough_modes(recipe) {
             return powers.to_vec();
         }
+        let rough = &self.order[n - self.n_rough(recipe)..];
         let middle = |values: Vec<f64>| values.iter().sum::<f64>() / values.len() as f64;
         let bin = |at: usize| {
             let modes = &rough[at * rough.len() / recipe.guard_bins..(at + 1) * rough.len() / recipe.guard_bins];

@@ -1,4 +1,4 @@
-//! The noise of rows in no order, whose differences hold the signal too: what factors that many rows share leave of each site.
+//! The noise of rows in no order on so few sites that no mode is rough: what factors that many rows share leave of each site.
 
 use super::{Recipe, Sample};
 use crate::numeric::linalg::{View, multiply, symmetric_eigen};
