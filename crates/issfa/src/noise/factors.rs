@@ -116,3 +116,39 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three factors in noise, in fewer rows than columns: what is found among the rows is what the columns' own products say.
+    #[test]
+    fn factors_of_few_rows_are_those_of_the_columns() {
+        let (n_rows, n) = (9, 14);
+        let wave = |a: usize, b: usize| ((a * 37 + b * 101) as f64 * 0.7).sin();
+        let value = |row: usize, column: usize| {
+            (0..3).map(|k| 4.0 * wave(row, k + 1) * wave(column, k + 20)).sum::<f64>() + wave(row + 50, column + 70)
+        };
+        let values: Vec<f64> = (0..n_rows * n).map(|at| value(at / n, at % n)).collect();
+        let rows = Rows { values, n_rows, n_columns: n, n_seen: vec![n_rows as f64; n] };
+        let (freedom, noise) = (0.8, 0.3);
+        let variances = rows.variances(freedom);
+        let worth = freedom * n_rows as f64;
+        let product = |a: usize, b: usize| {
+            (0..n_rows).map(|t| rows.values[t * n + a] * rows.values[t * n + b]).sum::<f64>() / worth
+        };
+        let gram: Vec<f64> = (0..n * n).map(|at| product(at / n, at % n)).collect();
+        let eigen = symmetric_eigen(&gram, n);
+        let edge = noise * BEYOND_NOISE * (1.0 + (n as f64 / worth).sqrt()).powi(2);
+        let signal: Vec<usize> = (0..n).filter(|&i| eigen.values[i] > edge).collect();
+        assert!((1..n_rows).contains(&signal.len()), "{:?} beside {edge}", eigen.values);
+        for (column, left) in rows.left(&variances, noise, freedom).into_iter().enumerate() {
+            let square = |i: usize| eigen.vectors[column * n + i].powi(2);
+            let held: f64 = signal.iter().map(|&i| eigen.values[i] * square(i)).sum();
+            let free = 1.0 - signal.iter().map(|&i| square(i)).sum::<f64>();
+            let expected = ((gram[column * n + column] - held) / free.max(LEAST_LEFT))
+                .max(LEAST_LEFT * LEAST_LEFT * variances[column]);
+            assert!((left - expected).abs() < 1e-9 * variances[column], "{column}: {left} {expected}");
+        }
+    }
+}
