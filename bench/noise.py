@@ -1,6 +1,6 @@
 """What the noise reference does, on real data and on simulated ones; prints tables and writes bench/noise.json.
 
-    bench/run noise [--data FOLDER] [--only table neurons hidden simulated rows] [--quick]
+    bench/run noise [--data FOLDER] [--only table neurons hidden simulated rows] [--sets digits ...] [--quick]
 
 Real data are not part of the project: FOLDER (default ../shared/data) holds them, as its README says. Parts:
 
@@ -16,6 +16,7 @@ Real data are not part of the project: FOLDER (default ../shared/data) holds the
               residual variance (of a first fit, over the mean of its run), beside rows as they are, by the hidden cells of a run
               left out, which is the same for both
 
+--sets takes some data sets of the table only; the others stay as they are in bench/noise.json.
 --quick takes few sweeps, to see whether the script works: its numbers mean nothing, and go to target/noise_quick.json.
 """
 
@@ -98,10 +99,12 @@ def shared_by_both(runs):
     return shares
 
 
-def table(data, scratch, quick):
+def table(data, scratch, quick, sets=None):
     """Two seeds of every data set, merged for R-hat."""
     found = {}
     for name, (inputs, options, sweeps) in rows_of(data).items():
+        if sets and name not in sets:
+            continue
         if "MASK" in options:
             mask = scratch / "mask.nii.gz"
             brain_mask(inputs[0], mask)
@@ -299,6 +302,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--sets", nargs="+", metavar="NAME", help="of the table")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--keep", type=Path, help="a folder where the runs stay")
     args = parser.parse_args()
@@ -309,7 +313,10 @@ def main():
         folder.mkdir(exist_ok=True)
         for part in args.only:
             print(f"# {part}", flush=True)
-            results[part] = PARTS[part](args.data, folder, args.quick)
+            if part == "table" and args.sets:
+                results.setdefault(part, {}).update(table(args.data, folder, args.quick, args.sets))
+            else:
+                results[part] = PARTS[part](args.data, folder, args.quick)
             path.write_text(json.dumps(results, indent=1) + "\n")
 
 
