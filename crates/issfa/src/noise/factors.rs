@@ -7,9 +7,9 @@ use super::{Recipe, Sample};
 use crate::numeric::linalg::{View, multiply, symmetric_eigen};
 use crate::structure::{Direction, Structure};
 
-/// Factors are sought among so many of the smoothest modes, in up to so many rows; on sites among all, in so many rows.
+/// Factors are sought among so many of the smoothest modes or all sites, in up to so many rows; in more where those are fewer.
 const MOST: usize = 1000;
-/// And never in more values, but for a few rows.
+/// And never in rows with more values at all sites, but for a few.
 const MOST_VALUES: usize = 1 << 26;
 const FEWEST_ROWS: usize = 32;
 /// How often factors are sought anew at most, and how little the noise of all sites changes when they are found.
@@ -38,8 +38,8 @@ pub struct Noise {
 pub fn without_factors(sample: &Sample, spectra: &Spectra, bands: &Bands, recipe: &Recipe) -> Noise {
     let (structure, n_columns) = (spectra.structure, spectra.scales.len());
     let modes = bands.has_rough_modes(recipe).then(|| &bands.order[..bands.order.len().min(MOST)]);
-    let most_rows = if modes.is_some() || n_columns > MOST { MOST } else { usize::MAX };
-    let most_rows = most_rows.min((MOST_VALUES / structure.n_sites()).max(FEWEST_ROWS));
+    let n_sought = modes.map_or(n_columns, <[usize]>::len);
+    let most_rows = (MOST * MOST / n_sought).max(MOST).min((MOST_VALUES / structure.n_sites()).max(FEWEST_ROWS));
     let places: Vec<usize> = (0..sample.n_kept()).step_by(sample.n_kept().div_ceil(most_rows).max(1)).collect();
     let mut noise = Noise { scales: spectra.scales.to_vec(), powers: vec![1.0; structure.n_sites()] };
     for round in 0..ROUNDS {

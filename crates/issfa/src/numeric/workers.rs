@@ -12,27 +12,26 @@ pub fn share<Item: Send, Scratch: Send>(
     work: impl Fn(&mut Scratch, Item) + Sync,
 ) -> Vec<Scratch> {
     let n_workers = rayon::current_num_threads().min(items.len());
-    if n_workers <= 1 {
-        let mut scratch = new_scratch();
-        items.for_each(|item| work(&mut scratch, item));
-        return vec![scratch];
-    }
     let queue = Mutex::new(items);
-    let done = Mutex::new(Vec::with_capacity(n_workers));
-    rayon::scope(|scope| {
-        for _ in 0..n_workers {
-            scope.spawn(|_| {
-                let mut scratch = new_scratch();
-                loop {
-                    let item = queue.lock().expect("a worker panicked").next();
-                    let Some(item) = item else { break };
-                    work(&mut scratch, item);
-                }
-                done.lock().expect("a worker panicked").push(scratch);
-            });
+    let done = Mutex::new(Vec::with_capacity(n_workers.max(1)));
+    on_workers(n_workers, &|| {
+        let mut scratch = new_scratch();
+        loop {
+            let item = queue.lock().expect("a worker panicked").next();
+            let Some(item) = item else { break };
+            work(&mut scratch, item);
         }
+        done.lock().expect("a worker panicked").push(scratch);
     });
     done.into_inner().expect("a worker panicked")
+}
+
+/// Runs a job on so many threads at once. Not generic: every way to share would be compiled with a pool's machinery of its own.
+fn on_workers(n_workers: usize, job: &(dyn Fn() + Sync)) {
+    if n_workers <= 1 {
+        return job();
+    }
+    rayon::scope(|scope| (0..n_workers).for_each(|_| scope.spawn(|_| job())));
 }
 
 #[cfg(test)]
