@@ -64,6 +64,6 @@ def study(folder, seeds, sweeps, simulation, n_true):
             found.setdefault(name, []).append({
                 "seed": seed, "sweeps_to_all": first_at_least(trace, n_true),
                 "sweeps_to_most": first_at_least(trace, round(0.9 * n_true)),
-                "seconds_per_sweep": trace["seconds"][-1] / sweeps, "n_found": trace["n_found"],
+                "n_found": trace["n_found"],
             })
     return {"sweeps": sweeps, "n_true": n_true, "bar": BAR, "variants": found}

@@ -1,7 +1,8 @@
 //! Which settings: short fits to most of the rows, judged by the hidden cells of the others.
 //!
-//! Structures are tried first, at the noise that was measured; then, with the best of them, shares of the variance that are
-//! taken for noise: halved for as long as that predicts better, doubled for as long as it does not predict worse.
+//! Structures are tried first, at the same share of noise, what the first of them leaves of the variance where it was measured;
+//! then, with the best of them, other shares: halved for as long as that predicts better, doubled for as long as it does not
+//! predict worse.
 
 mod candidates;
 mod figure;
@@ -190,7 +191,11 @@ fn try_all(trials: &mut Trials, structures: Vec<String>, fixed: &Fixed) -> Resul
     let n_directions = if fixed.noise { 0 } else { 2 };
     for (at, structure) in structures.iter().enumerate() {
         trials.to_come = structures.len() - at - 1 + n_directions;
-        if trials.make(Setting { structure: structure.clone(), target_r2: None })?.is_none() {
+        // With more of the variance to explain another structure would predict better for that alone.
+        let share = trials.made().first().map(|first| first.share_of_noise);
+        let share = share.filter(|share| !fixed.noise && (SHARES[0]..=SHARES[1]).contains(share));
+        let target_r2 = share.map(|share| rounded(1.0 - share));
+        if trials.make(Setting { structure: structure.clone(), target_r2 })?.is_none() {
             return Ok(false);
         }
     }
