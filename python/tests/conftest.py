@@ -15,11 +15,15 @@ GRID = (8, 12)
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
+def smooth_features(grid=GRID, n_features=3):
+    x, y = np.meshgrid(*[np.linspace(0, 1, n) for n in grid], indexing="ij")
+    return np.stack([np.sin(np.pi * (k + 1) * x) * np.cos(np.pi * k * y + k) for k in range(n_features)])
+
+
 def simulated(n_rows=120, grid=GRID, n_features=3, seed=0):
     """Rows made of smooth features, each used by a third of them, and noise."""
     rng = np.random.default_rng(seed)
-    x, y = np.meshgrid(*[np.linspace(0, 1, n) for n in grid], indexing="ij")
-    features = np.stack([np.sin(np.pi * (k + 1) * x) * np.cos(np.pi * k * y + k) for k in range(n_features)])
+    features = smooth_features(grid, n_features)
     weights = rng.normal(size=(n_rows, n_features)) * (rng.random((n_rows, n_features)) < 0.35)
     return np.tensordot(5 * weights, features, 1) + rng.normal(size=(n_rows, *grid))
 

@@ -17,6 +17,10 @@ const ROUNDS: usize = 6;
 const SETTLED: f64 = 0.005;
 /// How far beyond the edge of noise a factor is signal.
 const BEYOND_NOISE: f64 = 1.1;
+/// Differences that are clipped have less noise than what factors leave, by this much of what chance does.
+const STANDARD_ERRORS: f64 = 3.0;
+/// A mode that has more than so many times the power of its band has it from signal.
+const BEYOND_BAND: f64 = 3.0;
 /// The least that factors leave of the freedom of a site or mode, and the square of it of its variance.
 const LEAST_LEFT: f64 = 0.05;
 
@@ -31,7 +35,7 @@ pub struct Noise {
 /// The noise of all but what rows share, from the scales of differences, which hold signal too.
 ///
 /// Rows are divided by the scales and their modes each by the root of its power, so that any noise that the model knows has
-/// independent values of variance 1. Principal components beyond what such noise gives a sample of as many rows are signal.
+/// independent values of variance 1 (of its power up to a few times that of its band: a factor may be a single mode). Principal components beyond what such noise gives a sample of as many rows are signal.
 /// What they leave of each site's and each mode's variance, over the share of its freedom that they leave, is its noise; the next
 /// round finds weaker ones, since less signal is in the scales and powers. Where sites are few, or no mode is smoother than
 /// another, sites say it all.
@@ -46,15 +50,17 @@ pub fn without_factors(sample: &Sample, spectra: &Spectra, bands: &Bands, recipe
         let rows = Rows::new(sample, &places, &Spectra { scales: &noise.scales, ..*spectra }, modes);
         let before = mean_square(&noise.scales);
         match modes {
-            Some(modes) => noise.lower_by_modes(rows, modes, structure, round == 0),
+            Some(modes) => noise.lower_by_modes(rows, (modes, bands), structure, round == 0),
             None => noise.lower_by_sites(rows, round == 0),
         }
         if (mean_square(&noise.scales) / before - 1.0).abs() < SETTLED && round > 0 {
             break;
         }
     }
-    // Signals that few rows hold are clipped from differences; factors may miss them.
-    noise.scales.iter_mut().zip(spectra.scales).for_each(|(scale, most)| *scale = scale.min(*most));
+    // Signals that few rows hold are clipped from differences; factors may miss them. Both scatter by chance.
+    let surely = 1.0 - STANDARD_ERRORS / (places.len() as f64).sqrt();
+    let clipped = noise.scales.iter_mut().zip(spectra.scales).filter(|(scale, clipped)| **clipped < surely * **scale);
+    clipped.for_each(|(scale, clipped)| *scale = *clipped);
     let least = recipe.least_scale * mean_square(&noise.scales).sqrt();
     noise.scales.iter_mut().for_each(|scale| *scale = scale.max(least));
     noise
@@ -62,11 +68,19 @@ pub fn without_factors(sample: &Sample, spectra: &Spectra, bands: &Bands, recipe
 
 impl Noise {
     /// One round where modes have powers.
-    fn lower_by_modes(&mut self, mut rows: Rows, modes: &[usize], structure: &Structure, is_first: bool) {
+    fn lower_by_modes(
+        &mut self,
+        mut rows: Rows,
+        (modes, bands): (&[usize], &Bands),
+        structure: &Structure,
+        is_first: bool,
+    ) {
         let (of_modes, of_sites) = (std::mem::take(&mut rows.of_modes), std::mem::take(&mut rows.of_sites));
         // At first signal and all.
         let before = if is_first { of_modes.clone() } else { std::mem::take(&mut self.powers) };
-        let of_chosen: Vec<f64> = modes.iter().map(|&mode| before[mode]).collect();
+        let of_bands = bands.medians(&before);
+        let most = |rank: usize| BEYOND_BAND * of_bands[bands.of_rank(rank)];
+        let of_chosen: Vec<f64> = modes.iter().enumerate().map(|(rank, &mode)| before[mode].min(most(rank))).collect();
         let factors = rows.factors(&of_chosen, 1.0);
         self.powers = of_modes;
         for (at, (&mode, power)) in modes.iter().zip(&of_chosen).enumerate() {
