@@ -44,6 +44,12 @@ impl Bands {
         Bands { ends, eigenvalues, order, starts }
     }
 
+    /// Whether all eigenvalues are equal, so that no mode is smoother than another however many there are.
+    pub fn are_alike(&self) -> bool {
+        let n = self.order.len();
+        self.eigenvalues[self.order[n - 1]] - self.eigenvalues[self.order[0]] <= EQUAL
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.starts.len() - 1

@@ -190,8 +190,8 @@ impl Findings {
         }
         if !self.is_series {
             doubts.push(
-                "rows that follow each other are not alike, so the noise is what signals that many rows share leave: \
-                 what is dense or in few rows may be noise or features"
+                "rows that follow each other are not alike, so the noise is that of rough modes, or what factors of many \
+                 rows leave: what is smooth and dense may be noise or features"
                     .to_string(),
             );
         }
