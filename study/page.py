@@ -43,9 +43,8 @@ GRIDS = {
     "noise": ("Noise", "With little noise every method sees the features, with much none does: the advantage is largest in between. With the most noise few features persist: "
               "draws of the others are too unlike each other to be taken for the same feature. Of isFA none persist with the two largest variances, which makes its E_r 20."),
     "rows": ("Rows", "More rows help everyone; structure is worth most where rows are few."),
-    "density": ("Density", "Sparsity is what tells features from their mixtures. Where most rows use a feature (0.8) all five chains find the features, with an E_r 1.2 to 1.3 "
-                "times what the true weights would give them, far ahead of FastICA and of isFA. 300 sweeps are not many there: with other chain seeds one fit in four still held mixtures, and was free "
-                "of them 300 sweeps later."),
+    "density": ("Density", "Sparsity is what tells features from their mixtures. Where most rows use a feature (0.8) all chains find the features, nearly as well as the "
+                "true weights would give them and far ahead of FastICA and of isFA. So few sweeps are not many there: chains with other seeds may still hold mixtures."),
     "theta": ("Smoothness", "From features that are nearly white, where structure cannot help (and FastICA is a little ahead, since not all ten features persist), to features that vary over the whole image."),
 }
 
@@ -246,8 +245,7 @@ def mixing(part):
         "burn-in gets in ordinary fits (but in the last row). The sweep at which 45 and all 50 true features are first found, mean and range:\n",
         table(["sweep", "45 found", "50 found", f"found at sweep {sweeps}"], rows),
         "None of these moves is needed any more to find the features: rows that are offered features, and features that few rows use that gain and lose rows (M5, M20), "
-        "find nearly all of them within 14 sweeps whichever is switched off; they did not always, and then several birth rounds mattered most. They hold three to five "
-        "times too many features on the way; burn-in leaves offers out while it looks for a start, which takes more sweeps of this kind. What makes an ordinary "
+        "find them as soon whichever is switched off. They hold several times too many features on the way; burn-in leaves offers out while it looks for a start, which takes more sweeps of this kind. What makes an ordinary "
         "fit fast is its start at the smoothest modes ([performance](performance.md)).\n",
         "`features_one_by_one` in place of `features`, `birth_rounds = 1`, and `kernels` without `rescale` are settings of every fit (docs/formats.md).\n",
         picture("mixing", "True features found, sweep by sweep"), made_with(part)])

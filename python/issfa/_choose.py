@@ -113,8 +113,8 @@ def choose(
 
     Every fifth block of rows that follow each other is held out. Each setting is fitted to the other rows; then a share of the
     cells of the held-out rows is hidden and predicted from the visible ones. Structures are tried first, path at the
-    noise that is measured, the others at as much; then, with the best of them, other shares of noise (``target_r2``). What ``structure``, ``target_r2`` or
-    ``noise_prior`` say is kept. The same data, settings and seed give the bits of ``issfa choose``.
+    noise that is measured, the others at as much; then, with the best of them, other shares of noise (``target_r2``). What
+    ``structure``, ``target_r2`` or ``noise_prior`` say is kept. The same data, settings and seed give the bits of ``issfa choose``.
 
     Parameters
     ----------

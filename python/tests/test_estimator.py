@@ -52,8 +52,7 @@ def fitted(rows):
 
 def test_what_was_found_has_the_shapes_that_are_documented(fitted, rows):
     n, k, v = len(rows), fitted.n_components_, np.prod(GRID)
-    # Rows less their mean hold one more, the mean itself, which all rows lack.
-    assert 3 <= k <= 8
+    assert k == 3
     truth = smooth_features().reshape(3, -1)
     cosines = np.abs(fitted.components_ @ truth.T) / np.linalg.norm(truth, axis=1)
     assert (cosines.max(0) > 0.9).all(), cosines

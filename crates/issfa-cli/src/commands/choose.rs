@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 /// Every fifth block of rows that follow each other is held out. Each setting is fitted to the other rows; then a share of
 /// the cells of the held-out rows is hidden and predicted from the visible ones. Structures are tried first, path at the
 /// noise that is measured, the others at as much; then, with the best of them, other shares of noise (--target-r2): halved for as
-/// long as that predicts better, doubled for as long as it does not predict worse. What --structure, --target-r2 or --noise-prior say is kept.
+/// long as that predicts better, doubled for as long as it does not predict worse. What --structure, --target-r2 or
+/// --noise-prior say is kept.
 ///
 /// Recommended is the simplest of the settings that are as good as the best: whose R2 is below it by at most two standard errors
 /// of the difference, or by at most 1% of it. The usual structure (path) goes before others, then come the fewest features.
