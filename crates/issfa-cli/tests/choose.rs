@@ -93,6 +93,9 @@ fn smoothness_is_seen_to_help() {
     let [path, iid] = [0, 1].map(|at| &found["trials"][at]);
     assert_eq!((path["structure"].as_str(), iid["structure"].as_str()), (Some("path x path"), Some("iid x iid")));
     assert!(number(iid, "behind") > 2.0 * number(iid, "behind_se"), "{found}");
+    // Both leave the same share as noise, so that none predicts better for that alone.
+    let told = 1.0 - number(path, "share_of_noise");
+    assert!(path["target_r2"].is_null() && (number(iid, "target_r2") - told).abs() < 0.006, "{found}");
     assert_eq!(recommended(&found)["structure"], "path x path");
     let ratio = number(recommended(&found), "share_of_noise") / share;
     assert!((0.85..1.15).contains(&ratio), "{ratio} times the true share {share}: {found}");
