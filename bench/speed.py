@@ -88,7 +88,7 @@ def peers_of(seed):
         observations = np.load(f"{sim}/observations.npy")
         heldout, truth = np.load(f"{sim}/heldout.npy"), np.load(f"{sim}/truth_heldout.npy")
         points, others = [], {}
-        for sweeps in (15, 20, 25, 30, 40, 60, 300):
+        for sweeps in (10, 12, 15, 20, 25, 30, 40, 60, 300):
             start = time.perf_counter()
             program.call("fit", f"{sim}/observations.npy", "--noise", "white", "--center", "none", "--grid", "100x100", "--sweeps", str(sweeps), "--seed", "1",
                   "--out", run, "--overwrite", "--quiet")

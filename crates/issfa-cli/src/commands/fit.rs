@@ -510,9 +510,11 @@ fn conclude(
     let Some(fitted) = session.fitted()? else {
         return if ending == Ending::Stopped { Err(Failure::Exit(signals.exit_code())) } else { Ok(None) };
     };
-    figures(&fitted, out, common)?;
-    labels::write(&fitted, out)?;
-    write_page(&fitted, &PageOptions::of(&fitted, &words::text), out, common)?;
+    let (shown, page) = rayon::join(
+        || figures(&fitted, out, common),
+        || write_page(&fitted, &PageOptions::of(&fitted, &words::text), out, common),
+    );
+    shown.and_then(|()| labels::write(&fitted, out)).and(page)?;
     let overview = fitted.summary();
     common.say(&finding(&overview));
     match ending {

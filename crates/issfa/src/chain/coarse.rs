@@ -20,6 +20,9 @@ const MOST_SWEEPS: u64 = 20;
 /// How often a coarse sweep goes through its kernels: it costs little, and looking for features takes many rounds. Pairs are
 /// turned in the last round only: that costs as much as in any sweep.
 const ROUNDS: u64 = 3;
+/// So many times as many clusters as were asked for are where a coarse start begins: at few modes they cost little, and features
+/// that one cluster holds together take long to come apart.
+pub const CLUSTERS: usize = 2;
 /// The streams of a round are those of a sweep that no chain has.
 const APART: u64 = 1 << 44;
 /// Prior precisions that differ by less than this share of themselves do not tell modes apart.

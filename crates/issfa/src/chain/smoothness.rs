@@ -9,10 +9,8 @@ pub fn full_width(image: &[f64], grid: &[usize], axis: usize) -> f64 {
     }
     let inner: usize = grid[axis + 1..].iter().product();
     let (mut products, mut squares) = (0.0, 0.0);
-    for (at, &x) in image.iter().enumerate() {
-        let place = at / inner % grid[axis];
-        if place + 1 < grid[axis] && !x.is_nan() && !image[at + inner].is_nan() {
-            let next = image[at + inner];
+    for block in image.chunks_exact(inner * grid[axis]) {
+        for (x, next) in block.iter().zip(&block[inner..]).filter(|(x, next)| !x.is_nan() && !next.is_nan()) {
             products += x * next;
             squares += 0.5 * (x * x + next * next);
         }

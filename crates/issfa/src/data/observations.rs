@@ -58,6 +58,9 @@ pub struct Observations {
     watch: Option<Watch>,
 }
 
+/// The rows of all runs, in memory if there was room.
+pub struct InMemory(Vec<Arc<dyn RowSource>>);
+
 /// What becomes of cells that are NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -99,22 +102,29 @@ impl Observations {
         observations
     }
 
-    /// Reads all rows into memory, where they take at most so many bytes, so that files are not read again.
-    pub fn remember(&mut self, most_bytes: u64) -> Result<()> {
+    /// Reads all rows into memory, where they take at most so many bytes, for [`Observations::look_there`].
+    pub fn remembered(&self, most_bytes: u64) -> Result<InMemory> {
         let bytes_of = |source: &Arc<dyn RowSource>| {
             let bytes = if source.is_single() { 4 } else { 8 };
             bytes * (source.n_rows() * source.n_sites()) as u64
         };
         let n_bytes: u64 = self.sources.iter().filter(|source| !source.is_in_memory()).map(bytes_of).sum();
         if n_bytes > most_bytes {
-            return Ok(());
+            return Ok(InMemory(self.sources.clone()));
         }
-        let watch = self.watch.clone();
-        let wants_stop = || watch.as_ref().is_some_and(|wants_stop| wants_stop());
-        for source in self.sources.iter_mut().filter(|source| !source.is_in_memory()) {
-            *source = Arc::new(Remembered::new(source.clone(), &wants_stop)?);
-        }
-        Ok(())
+        let wants_stop = || self.watch.as_ref().is_some_and(|wants_stop| wants_stop());
+        let in_memory = |source: &Arc<dyn RowSource>| -> Result<Arc<dyn RowSource>> {
+            match source.is_in_memory() {
+                true => Ok(source.clone()),
+                false => Ok(Arc::new(Remembered::new(source.clone(), &wants_stop)?)),
+            }
+        };
+        Ok(InMemory(self.sources.iter().map(in_memory).collect::<Result<_>>()?))
+    }
+
+    /// From now on rows come from memory, where they are there: files are not read again.
+    pub fn look_there(&mut self, rows: InMemory) {
+        self.sources = rows.0;
     }
 
     fn set_sources(&mut self, sources: Vec<Arc<dyn RowSource>>) {
@@ -608,7 +618,8 @@ mod tests {
             let n_bytes = bytes * image.rows().len() as u64;
             for (room, is_kept) in [(n_bytes, true), (n_bytes - 1, false)] {
                 let mut observations = Observations::open(std::slice::from_ref(&path)).unwrap();
-                observations.remember(room).unwrap();
+                let in_memory = observations.remembered(room).unwrap();
+                observations.look_there(in_memory);
                 assert_eq!(observations.sources[0].is_in_memory(), is_kept, "{name} in {room}");
             }
         }

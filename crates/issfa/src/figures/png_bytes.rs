@@ -11,6 +11,7 @@ pub fn encode(width: u32, height: u32, colours: PngColours, pixels: &[u8]) -> Ve
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, width, height);
     encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_compression(png::Compression::Fast);
     match colours {
         PngColours::Rgb => encoder.set_color(png::ColorType::Rgb),
         PngColours::Palette(palette) => {

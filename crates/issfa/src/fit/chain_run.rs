@@ -161,9 +161,10 @@ impl<'a, R: Real> ChainRun<'a, R> {
             (account, coarse, Position { sweep, state })
         } else {
             let coarse = prepared.coarse_after(0);
-            let state = match start {
-                Some(state) => state.clone(),
-                None => prepared.start_in(coarse.as_ref().map_or(&prepared.model, |coarse| &coarse.model), number)?,
+            let state = match (start, &coarse) {
+                (Some(state), _) => state.clone(),
+                (None, Some(coarse)) => prepared.coarse_start(coarse, number)?,
+                (None, None) => prepared.initial_state(number)?,
             };
             let mut account = None;
             if let (Some(whole), Some(sink)) = (gathered(&prepared.model, coarse.as_ref(), &state), sink) {

@@ -9,7 +9,7 @@ use crate::noise::{Filter, RunNoise, levels_of_new_rows};
 use crate::numeric::linalg::Real;
 use crate::run::inputs;
 use crate::run::settings::Settings;
-use crate::spectral::load::{Loaded, training_rows};
+use crate::spectral::load::{Loaded, Place, training_rows};
 use crate::structure::Structure;
 use std::sync::Arc;
 
@@ -67,5 +67,5 @@ pub(super) fn load_heldout<R: Real>(
     let levels = filter.map(|filter| levels_of_new_rows(filter, &observations, &as_new, recipe, MeansOf::Run));
     let levels = levels.transpose()?.unwrap_or_default();
     let noise = filter.map(|filter| RunNoise { filter, levels: &levels });
-    training_rows(&observations, structure, &as_new, noise, None, &Solo)
+    training_rows(&observations, structure, &as_new, noise, Place::Memory, &Solo)
 }

@@ -71,6 +71,18 @@ pub(super) fn room_for_rows(observations: &Observations, bytes: usize, checked: 
     memory::available().into_iter().chain(checked.memory).min().map_or(BYTES_FOR_ROWS, room)
 }
 
+/// Whether room for the data may be made while rows are still read: where their number is known, there is memory for many times
+/// it, and a thread to spare.
+pub(super) fn may_be_ahead<R: Real>(rows: &Rows, observations: &Observations, checked: &Checked) -> bool {
+    const PLENTY: u64 = 8;
+    let settings = &checked.settings;
+    let all_take_part = settings.mask.is_none() && rows.mask.is_none() && settings.missing != Missing::Impute;
+    let stays = settings.spill.is_none() && checked.memory.is_none();
+    let n_bytes = (observations.n_rows() * observations.n_sites() * R::BYTES) as u64;
+    let fits = || memory::available().is_some_and(|free| n_bytes <= free / PLENTY);
+    all_take_part && stays && rayon::current_num_threads() > 1 && fits()
+}
+
 /// Says whether data go to a file where memory is bounded: in the folder that is named, or that of temporary files. An error where
 /// not even that keeps the fit within the bound.
 pub(super) fn place_data(

@@ -3,7 +3,7 @@
 use super::heldout::{heldout_checksum, heldout_rows, load_heldout};
 use super::noise::{self, Noise};
 use super::{Ranks, agreement, ranks};
-use crate::chain::coarse::Coarse;
+use crate::chain::coarse::{self, Coarse};
 use crate::chain::posterior::Shown;
 use crate::chain::{Schedule, init};
 use crate::comm::Comm;
@@ -12,7 +12,7 @@ use crate::data::observations::Watch;
 use crate::data::preprocess::Findings;
 use crate::data::{Centering, Mask, Observations, Preprocessing, Rows, memory};
 use crate::error::{Error, Result, setting};
-use crate::fit::memory::{check_memory, memory_needed, place_data, room_for_rows};
+use crate::fit::memory::{check_memory, may_be_ahead, memory_needed, place_data, room_for_rows};
 use crate::kernels::Kernel;
 use crate::model::{Model, State};
 use crate::noise::{Filter, Reference};
@@ -26,7 +26,8 @@ use crate::run::record::{ChainStream, InputRecord, Record, Recorded};
 use crate::run::settings::{Checked, FORMAT, Init, Settings};
 use crate::run::trace::UserUnits;
 use crate::run::until::Window;
-use crate::spectral::load::{Loaded, training_rows};
+use crate::spectral::Ahead;
+use crate::spectral::load::{Loaded, Place, training_rows};
 use crate::structure::{Shelf, Spectrum, Structure};
 use crate::summary::{Fitted, Results};
 use std::path::{Path, PathBuf};
@@ -154,7 +155,20 @@ impl<R: Real> Prepared<R> {
         if checked.memory.is_none() {
             check_memory::<R>(&rows, &observations, settings, ranks.own.size())?;
         }
-        let (records, side) = (inputs::records(&rows, &observations)?, inputs::side_checksums(&rows, settings)?);
+        watch.clone().into_iter().for_each(|watch| observations.set_watch(watch));
+        // Rank 0 measures what there is to measure; the others look at their own rows alone, and once.
+        let most_bytes = match keep_first.is_none() && ranks.own.rank() == 0 {
+            true => room_for_rows(&observations, R::BYTES, &checked, ranks.all.size()),
+            false => 0,
+        };
+        let ahead = (is_alone && may_be_ahead::<R>(&rows, &observations, &checked))
+            .then(|| Ahead::begin(observations.n_rows() * observations.n_sites()));
+        // Of a file both read all; the system has it in memory by then.
+        let (known_by, in_memory) = rayon::join(
+            || Ok((inputs::records(&rows, &observations)?, inputs::side_checksums(&rows, settings)?)),
+            || observations.remembered(most_bytes),
+        );
+        let (records, side) = known_by?;
         let heldout_checksum = heldout_checksum(&rows, settings)?;
         if let Some(earlier) = &earlier {
             let checksums: Vec<String> = records.iter().map(|input| input.checksum.clone()).collect();
@@ -167,11 +181,7 @@ impl<R: Real> Prepared<R> {
         let structure =
             Arc::new(checked.structure(path, observations.grid(), n_sites, shelf.unwrap_or(&Shelf::none()))?);
         agreement::check_structure(ranks.all.as_ref(), &structure)?;
-        watch.into_iter().for_each(|watch| observations.set_watch(watch));
-        // Rank 0 measures what there is to measure; the others look at their own rows alone, and once.
-        if keep_first.is_none() && ranks.own.rank() == 0 {
-            observations.remember(room_for_rows(&observations, R::BYTES, &checked, ranks.all.size()))?;
-        }
+        observations.look_there(in_memory?);
         let known_mask = earlier.as_ref().map(|earlier| earlier.mask.clone());
         inputs::choose_cells(&mut observations, &rows, settings, structure.grid(), known_mask)?;
         if let Some(earlier) = &earlier {
@@ -182,7 +192,7 @@ impl<R: Real> Prepared<R> {
         });
         let window = checked.later_window();
         let known = Known { inputs: records, side_checksums: side, heldout_checksum, streams, window, noise };
-        Prepared::from_observations(checked, &rows, observations, structure, ranks, known)
+        Prepared::from_observations(checked, &rows, observations, structure, ranks, known, ahead)
     }
 
     fn from_observations(
@@ -192,6 +202,7 @@ impl<R: Real> Prepared<R> {
         structure: Arc<Structure>,
         ranks: Ranks,
         mut known: Known,
+        ahead: Option<Ahead<R>>,
     ) -> Result<Prepared<R>> {
         let comm = ranks.own.clone();
         let (n_rows, n_columns) = (observations.n_rows(), observations.n_columns());
@@ -214,9 +225,13 @@ impl<R: Real> Prepared<R> {
             preprocessing = plain;
         }
         let run_noise = filter.as_ref().map(|filter| filter.of_training());
-        let spill = settings.spill.as_deref();
+        let place = match (settings.spill.as_deref(), ahead) {
+            (Some(folder), _) => Place::File(folder),
+            (None, Some(ahead)) => Place::Ahead(ahead),
+            (None, None) => Place::Memory,
+        };
         let Loaded { data, domain, row_means } =
-            training_rows(&observations, &structure, &preprocessing, run_noise, spill, comm.as_ref())?;
+            training_rows(&observations, &structure, &preprocessing, run_noise, place, comm.as_ref())?;
         let mut spectrum = Spectrum::new(&structure, &checked.curve);
         if let Some(filter) = &filter {
             spectrum = spectrum.with_factors(filter.powers().to_vec());
@@ -266,15 +281,20 @@ impl<R: Real> Prepared<R> {
 
     /// Where a chain starts that is never coarse.
     pub fn initial_state(&self, chain: u32) -> Result<State<R>> {
-        self.start_in(&self.model, chain)
+        self.start_in(&self.model, chain, 1)
     }
 
-    /// Where a chain starts, as a state of this model or of its coarse one.
-    pub(super) fn start_in(&self, model: &Model<R>, chain: u32) -> Result<State<R>> {
+    /// Where a chain starts that is coarse at first.
+    pub(super) fn coarse_start(&self, coarse: &Coarse<R>, chain: u32) -> Result<State<R>> {
+        self.start_in(&coarse.model, chain, coarse::CLUSTERS)
+    }
+
+    /// Where a chain starts, as a state of this model or of its coarse one, from so many times as many clusters as were asked for.
+    fn start_in(&self, model: &Model<R>, chain: u32, times: usize) -> Result<State<R>> {
         let About { checked, record, ranks: who, .. } = &self.about;
         let ChainStream { seed, chain } = record.stream(checked.settings.seed, chain);
         match &checked.init {
-            Init::KMeans(n) => Ok(init::apart(model, *n, seed, chain)),
+            Init::KMeans(n) => Ok(init::apart(model, n.saturating_mul(times), seed, chain)),
             Init::Empty => Ok(init::empty(model)),
             Init::Run(folder) => {
                 let state = (who.own.rank() == 0).then(|| self.state_of_run(folder)).transpose()?;

@@ -13,15 +13,18 @@ use crate::figures::images::{GalleryOptions, GalleryRow, Limits, Panel, gallery}
 use crate::figures::lines::{LinePanel, Mark, Series, panels};
 use crate::figures::ticks::{Scale, number};
 use crate::new_rows::transform::NewRowSettings;
+use crate::noise::Filter;
 use crate::numeric::linalg::Real;
+use crate::numeric::workers::share;
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::settings::Precision;
 use crate::run::trace::TraceRow;
-use crate::spectral::load::training_rows;
+use crate::spectral::load::{Place, training_rows};
 use crate::structure::{Direction, Spectrum, Structure};
 use crate::summary::Fitted;
 use crate::summary::features::{excess_kurtosis, read_images};
 use std::path::Path;
+use std::sync::Arc;
 use upright::Upright;
 
 /// The most pictures a gallery shows.
@@ -35,25 +38,37 @@ pub fn write_figures(fitted: &Fitted, folder: &Path) -> Result<()> {
     if chains.iter().all(|rows| rows.is_empty()) {
         return Ok(());
     }
-    let table = &fitted.found().features.table;
-    traces(fitted, &chains).save(folder, "traces")?;
-    if let Some(curve) = &fitted.evidence {
-        dimensionality(curve, table.len()).save(folder, "dimensionality")?;
-    }
-    n_features(fitted, &chains).save(folder, "n_features")?;
-    if let Some(filter) = &fitted.noise {
+    let (table, features) = (&fitted.found().features.table, &fitted.features());
+    let has_features = features.shape[0] > 0;
+    let of_noise = |filter: &Arc<Filter>| {
         let upright = Upright::of(fitted);
-        noise::write_noise_figures(filter.reference(), &fitted.structure, &fitted.mask, &upright, folder)?;
-    }
-    let features = fitted.features();
-    if features.shape[0] == 0 {
-        return Ok(());
-    }
-    feature_gallery(fitted, &features).save(folder, "features")?;
-    if features.shape.len() > 2 {
-        profiles(&features, &|at| table[at].id.to_string()).save(folder, "profiles")?;
-    }
-    weights(fitted).save(folder, "weights")
+        noise::write_noise_figures(filter.reference(), &fitted.structure, &fitted.mask, &upright, folder)
+    };
+    let of_evidence = |curve| dimensionality(curve, table.len()).save(folder, "dimensionality");
+    let name = |at: usize| table[at].id.to_string();
+    // Those that take longest first.
+    let all: [&(dyn Fn() -> Result<()> + Sync); 7] = [
+        &|| if has_features { feature_gallery(fitted, features).save(folder, "features") } else { Ok(()) },
+        &|| fitted.noise.as_ref().map_or(Ok(()), of_noise),
+        &|| traces(fitted, &chains).save(folder, "traces"),
+        &|| match has_features && features.shape.len() > 2 {
+            true => profiles(features, &name).save(folder, "profiles"),
+            false => Ok(()),
+        },
+        &|| fitted.evidence.as_ref().map_or(Ok(()), of_evidence),
+        &|| n_features(fitted, &chains).save(folder, "n_features"),
+        &|| if has_features { weights(fitted).save(folder, "weights") } else { Ok(()) },
+    ];
+    let problems = share(
+        all.into_iter(),
+        || Ok(()),
+        |sofar: &mut Result<()>, write| {
+            if sofar.is_ok() {
+                *sofar = write();
+            }
+        },
+    );
+    problems.into_iter().collect()
 }
 
 /// The persistent features, each with its map in noise units under it where the noise was measured.
@@ -89,7 +104,7 @@ pub fn add_evidence(fitted: &mut Fitted, rows: Option<Rows>) -> Result<()> {
         memory::check(&format!("the eigenvalues of {n_rows} x {n_sites}"), needed)?;
         let (structure, preprocessing) = (&fitted.structure, &fitted.preprocessing);
         let noise = fitted.noise.as_ref().map(|filter| filter.of_training());
-        let rows = training_rows::<R>(&observations, structure, preprocessing, noise, None, &Solo)?;
+        let rows = training_rows::<R>(&observations, structure, preprocessing, noise, Place::Memory, &Solo)?;
         let unit = fitted.noise.as_ref().map_or(preprocessing.factor, |filter| filter.reference().unit);
         Ok(EvidenceCurve::of(&rows.data, unit))
     }

@@ -8,7 +8,7 @@ use crate::noise::{Filter, RunNoise};
 use crate::numeric::bytes::Element;
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
-use crate::spectral::{Domain, SpectralData, TILE, Tiles};
+use crate::spectral::{Ahead, Domain, SpectralData, TILE, Tiles};
 use crate::structure::{Direction, Structure};
 use std::path::Path;
 use std::sync::Arc;
@@ -31,23 +31,34 @@ impl<R: Real> Loaded<R> {
     }
 }
 
-/// Loads the training rows, each centred by the means of its run, into memory or into a file in `spill`. Each rank reads its
-/// share of rows, and ranks then exchange them for their shares of modes (or sites).
+/// Where rows go.
+pub enum Place<'a, R> {
+    /// Into memory.
+    Memory,
+    /// Into memory that was asked for before, where it is as large as it should be.
+    Ahead(Ahead<R>),
+    /// Into a file in this folder.
+    File(&'a Path),
+}
+
+/// Loads the training rows, each centred by the means of its run. Each rank reads its share of rows, and ranks then exchange
+/// them for their shares of modes (or sites).
 pub fn training_rows<R: Real>(
     observations: &Observations,
     structure: &Arc<Structure>,
     preprocessing: &Preprocessing,
     noise: Option<RunNoise>,
-    spill: Option<&Path>,
+    place: Place<R>,
     comm: &dyn Comm,
 ) -> Result<Loaded<R>> {
     let (n_rows, n_columns) = (observations.n_rows(), observations.n_columns());
     let holes = find_holes(observations, comm)?;
     let domain = Domain::new(structure, observations.mask().sites(), holes);
     let tiles = Tiles::shared(n_columns, comm);
-    let mut data = match spill {
-        None => SpectralData::in_memory(n_rows, tiles)?,
-        Some(folder) => SpectralData::spilled(n_rows, tiles, folder)?,
+    let mut data = match place {
+        Place::Memory => SpectralData::in_memory(n_rows, tiles)?,
+        Place::Ahead(ahead) => SpectralData::made_ahead(n_rows, tiles, ahead)?,
+        Place::File(folder) => SpectralData::spilled(n_rows, tiles, folder)?,
     };
     let covariates = observations.covariates();
     let mut row_means = Vec::new();

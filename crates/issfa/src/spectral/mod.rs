@@ -27,5 +27,5 @@ pub use pass::{FeatureConditional, OneByOne, Pass};
 pub use projections::Projections;
 pub use statistics::{mode_energies, squared_row_norms, sum_over_some_tiles, sum_over_tiles, weighted_rows};
 pub use storage::n_behind;
-pub use tiles::{FeatureSpectra, SpectralData, Tiles};
+pub use tiles::{Ahead, FeatureSpectra, SpectralData, Tiles};
 pub use window::{Window, residuals_at_columns};

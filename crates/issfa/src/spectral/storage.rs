@@ -67,6 +67,14 @@ impl<R: Real> Storage<R> {
         Ok(Storage::Mapped(map, PhantomData))
     }
 
+    /// Room in memory that the system has cleared already: it does so at the first look, which takes its time.
+    pub fn touched(n: usize) -> Result<Storage<R>> {
+        const PAGE: usize = 4096;
+        let mut storage = Storage::try_in_memory(n)?;
+        storage.iter_mut().step_by(PAGE / R::BYTES).for_each(|x| *x = std::hint::black_box(R::zero()));
+        Ok(storage)
+    }
+
     /// Room in a file in `folder` that has no name and goes with the process, however it ends.
     pub fn in_file(n: usize, folder: &Path) -> Result<Storage<R>> {
         if n == 0 {

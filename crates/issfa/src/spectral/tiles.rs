@@ -8,6 +8,7 @@ use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use std::ops::Range;
 use std::path::Path;
+use std::thread::JoinHandle;
 
 /// How `n_modes` modes are cut into tiles, and which of them this process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,16 @@ impl Tiles {
     }
 }
 
+/// Room for data that is made on a thread of its own, before it is known for sure how many numbers there are.
+pub struct Ahead<R>(JoinHandle<Result<Storage<R>>>);
+
+impl<R: Real> Ahead<R> {
+    /// Begins to make room for so many numbers.
+    pub fn begin(n: usize) -> Ahead<R> {
+        Ahead(std::thread::spawn(move || Storage::touched(n)))
+    }
+}
+
 /// The observations in the spectral domain, `Y U`: for each tile that is here, rows x modes, row-major.
 #[derive(Debug)]
 pub struct SpectralData<R> {
@@ -91,6 +102,20 @@ impl<R: Real> SpectralData<R> {
     pub fn in_memory(n_rows: usize, tiles: Tiles) -> Result<Self> {
         let values = Storage::try_in_memory(n_rows.saturating_mul(tiles.owned_modes().len()))?;
         Ok(SpectralData { n_rows, tiles, values })
+    }
+
+    /// [`SpectralData::in_memory`] in the room that was made ahead, if it is as large as it should be.
+    pub fn made_ahead(n_rows: usize, tiles: Tiles, ahead: Ahead<R>) -> Result<Self> {
+        match ahead.0.join() {
+            Ok(Ok(values)) if values.len() == n_rows * tiles.owned_modes().len() => {
+                Ok(SpectralData { n_rows, tiles, values })
+            }
+            // Let go first: it may be in the way.
+            room => {
+                drop(room);
+                SpectralData::in_memory(n_rows, tiles)
+            }
+        }
     }
 
     /// [`SpectralData::zeros`] in a file in `folder`, for data that memory does not hold.
@@ -406,6 +431,16 @@ mod tests {
             assert_eq!(spectra.feature(1), rows[1]);
             spectra.grow(1);
             assert_eq!(spectra.squared_norms(&Solo)[2], 0.0);
+        }
+    }
+
+    #[test]
+    fn room_made_ahead_is_taken_where_it_is_as_large_as_it_should_be() {
+        let tiles = Tiles::whole(3000);
+        for n in [0, 5, 4000 * 3000] {
+            let data = SpectralData::<f32>::made_ahead(4000, tiles, Ahead::begin(n)).unwrap();
+            assert_eq!((data.n_rows(), data.values.len()), (4000, 4000 * 3000));
+            assert!(data.values.iter().all(|x| *x == 0.0));
         }
     }
 }

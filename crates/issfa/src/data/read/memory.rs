@@ -53,12 +53,12 @@ impl Values {
         }
     }
 
-    /// Adds numbers at the end, in single precision as long as that holds all of them exactly.
-    pub(super) fn append(&mut self, more: &[f64]) {
+    /// Adds numbers at the end, in single precision as long as that holds all of them exactly (which may be known).
+    pub(super) fn append(&mut self, more: &[f64], is_known_exact: bool) {
         let is_exact = |x: &f64| x.is_nan() || f64::from(*x as f32).to_bits() == x.to_bits();
         if let Values::F32(values) = self {
             // Without a way out early, so that many are looked at in one go.
-            if more.iter().fold(true, |all, x| all & is_exact(x)) {
+            if is_known_exact || more.iter().fold(true, |all, x| all & is_exact(x)) {
                 values.extend(more.iter().map(|&x| x as f32));
                 return;
             }
@@ -201,7 +201,7 @@ impl Remembered {
             }
             chunk.resize(rows_at_once.min(n_rows - first) * n_sites, 0.0);
             source.read_rows(first, &mut chunk)?;
-            values.append(&chunk);
+            values.append(&chunk, source.is_single());
         }
         Ok(Remembered { source, values })
     }

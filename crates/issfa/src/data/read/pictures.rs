@@ -100,7 +100,7 @@ impl Pictures {
         }
         let what = self.name.display().to_string();
         memory::check(&what, 8 * picture.values.len() as u64)?;
-        self.values.append(&picture.values);
+        self.values.append(&picture.values, false);
         self.places.push((file.to_path_buf(), page));
         Ok(())
     }
