@@ -8,6 +8,9 @@ use rand::RngExt;
 
 const LLOYD_STEPS: usize = 10;
 
+/// How often all rows are looked at, about, until there are enough seeds.
+const LOOKS: usize = 15;
+
 /// One feature with weight 1 in the first two rows (one, if there is but one).
 pub fn empty<R: Real>(model: &Model<R>) -> State<R> {
     let members = (0..model.data.n_rows().min(2)).collect();
@@ -42,24 +45,29 @@ pub fn k_means<R: Real>(model: &Model<R>, n_clusters: usize, seed: u64, chain: u
     from_clusters(model, clusters)
 }
 
-/// Rows far from each other: each next one with probability proportional to its squared distance.
+/// Rows far from each other: each next one with probability proportional to its squared distance from those before, a few at a time
+/// where they are many.
 fn seeds<R: Real>(model: &Model<R>, n_clusters: usize, stream: &mut impl rand::Rng) -> Vec<usize> {
     let mut chosen = vec![stream.random_range(0..model.data.n_rows())];
     let mut nearest = vec![f64::INFINITY; model.data.n_rows()];
+    let (mut n_known, at_once) = (0, n_clusters.div_ceil(LOOKS));
     while chosen.len() < n_clusters {
-        let newest = centroids(model, &[vec![chosen[chosen.len() - 1]]]);
-        let (_, distances) = assign(model, &newest);
+        let newest: Vec<Vec<usize>> = chosen[n_known..].iter().map(|&row| vec![row]).collect();
+        let (_, distances) = assign(model, &centroids(model, &newest));
         nearest.iter_mut().zip(distances).for_each(|(near, d)| *near = near.min(d));
         let total: f64 = nearest.iter().sum();
         if total <= 0.0 {
             break;
         }
-        let mut left = stream.random::<f64>() * total;
-        let pick = nearest.iter().position(|d| {
-            left -= d;
-            left < 0.0
-        });
-        chosen.push(pick.unwrap_or(nearest.len() - 1));
+        n_known = chosen.len();
+        for _ in 0..at_once.min(n_clusters - n_known) {
+            let mut left = stream.random::<f64>() * total;
+            let pick = nearest.iter().position(|d| {
+                left -= d;
+                left < 0.0
+            });
+            chosen.push(pick.unwrap_or(nearest.len() - 1));
+        }
     }
     chosen
 }
