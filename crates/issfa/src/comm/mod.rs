@@ -4,10 +4,11 @@
 pub mod local;
 
 use crate::numeric::bytes::Element;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A group of processes that run the same chain, each holding some tiles of modes. All of them call the same operations in
+/// A group of processes that run the same chain, each holding a part of the data. All of them call the same operations in
 /// the same order.
 ///
 /// Integer addition is associative, so a sum has the same bits for any number of ranks. Everything else travels as bytes
@@ -27,6 +28,18 @@ pub trait Comm: Send + Sync {
     fn broadcast(&self, bytes: &mut Vec<u8>);
     /// Hands parcel r to rank r; returns what each rank had for this one.
     fn exchange(&self, parcels: Vec<Vec<u8>>) -> Vec<Vec<u8>>;
+    /// Sums of `values` over ranks, wrapping, of which rank r gets the r-th stretch alone.
+    fn scatter_sums(&self, values: &[i64], stretches: &[Range<usize>]) -> Vec<i64> {
+        let parcel = |stretch: &Range<usize>| {
+            let bits: Vec<u64> = values[stretch.clone()].iter().map(|x| *x as u64).collect();
+            u64::write(&bits)
+        };
+        let mut sums = vec![0_i64; stretches[self.rank()].len()];
+        for part in self.exchange(stretches.iter().map(parcel).collect()) {
+            sums.iter_mut().zip(u64::read(&part)).for_each(|(sum, x)| *sum = sum.wrapping_add(x as i64));
+        }
+        sums
+    }
     /// The ranks that give the same colour, in their order, as a group of their own.
     fn split(&self, colour: usize) -> Arc<dyn Comm>;
     /// What this rank has sent so far.

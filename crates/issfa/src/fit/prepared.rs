@@ -216,7 +216,7 @@ impl<R: Real> Prepared<R> {
         let run_noise = filter.as_ref().map(|filter| filter.of_training());
         let spill = settings.spill.as_deref();
         let Loaded { data, domain, row_means } =
-            training_rows(&observations, &structure, &preprocessing, run_noise, spill, comm.as_ref())?;
+            training_rows(&observations, &structure, &preprocessing, run_noise, spill, &comm, ranks.band)?;
         let mut spectrum = Spectrum::new(&structure, &checked.curve);
         if let Some(filter) = &filter {
             spectrum = spectrum.with_factors(filter.powers().to_vec());
