@@ -322,10 +322,13 @@ fn many_ranks_and_two_chains() {
 fn traffic_is_as_planned() {
     let folder = tempfile::tempdir().unwrap();
     let masked = Case { mask: true, ..Case::default() };
-    for case in [Case::default(), masked, Case { holes: true, ..masked }] {
+    let bands = Case { bands: true, ..Case::default() };
+    for case in [Case::default(), bands, masked, Case { holes: true, ..masked }] {
         let settings = settings_of(folder.path(), case, if case.holes { 300 } else { 1500 });
-        for size in [2, 3] {
-            let sent = Local::run(size, |comm| sent_in_sweeps(&settings, comm));
+        // Where rows are cut: two lines, two of three ranks, and four.
+        let (band, sizes) = if case.bands { (384, &[2, 6, 4][..]) } else { (BAND, &[2, 3][..]) };
+        for &size in sizes {
+            let sent = Local::run(size, |comm| sent_in_sweeps(&settings, comm, band));
             let measured = sent.iter().map(|(n_bytes, _)| n_bytes).sum::<f64>() / size as f64;
             let planned = bytes_per_rank(&messages(&sent[0].1, size));
             assert!((planned / measured - 1.0).abs() < 0.1, "{size} ranks: planned {planned}, sent {measured}");
@@ -334,11 +337,12 @@ fn traffic_is_as_planned() {
 }
 
 /// Bytes that a rank sends in a sweep, and the size of the problem that these sweeps had, on average.
-fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>) -> (f64, Size) {
+fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>, band: usize) -> (f64, Size) {
     const SWEEPS: usize = 10;
     let checked = settings.clone().check().unwrap();
     let request = Request::new(Rows::open(&settings.input).unwrap(), checked);
-    let prepared = Prepared::<f32>::load(Request { ranks: Ranks::together(comm.clone()), ..request }).unwrap();
+    let ranks = Ranks { band, ..Ranks::together(comm) };
+    let prepared = Prepared::<f32>::load(Request { ranks, ..request }).unwrap();
     let mut schedule = prepared.about.schedule(1);
     schedule.burn_in = 0;
     let mut chain = Chain::new(prepared.initial_state(1).unwrap(), 1);
@@ -359,6 +363,7 @@ fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>) -> (f64, Size) {
     let size = Size {
         n_rows,
         n_columns: prepared.model.data.n_modes(),
+        band: prepared.model.data.layout().band(),
         n_grid: (!prepared.model.domain.is_whole()).then_some(GRID[0] * GRID[1]),
         has_holes: prepared.about.record.n_missing_cells > 0,
         joint_every: prepared.model.joint_every,

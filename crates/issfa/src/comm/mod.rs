@@ -22,6 +22,11 @@ pub trait Comm: Send + Sync {
     fn sum_integers(&self, values: &mut [i64]);
     /// What each rank brings, on every rank.
     fn all_gather(&self, own: &[u8]) -> Vec<Vec<u8>>;
+    /// [`Comm::all_gather`] where every rank knows how many bytes each brings: what need not be told first.
+    fn all_gather_known(&self, own: &[u8], lengths: &[usize]) -> Vec<Vec<u8>> {
+        assert_eq!((own.len(), self.size()), (lengths[self.rank()], lengths.len()), "what is brought is as was said");
+        self.all_gather(own)
+    }
     /// What each rank brings, on rank 0; nothing elsewhere.
     fn gather(&self, own: &[u8]) -> Vec<Vec<u8>>;
     /// Replaces `bytes` on every rank by those of rank 0.
@@ -110,6 +115,12 @@ impl Comm for Solo {
 /// Numbers of every rank, one rank after the other.
 pub fn all_gather_values<E: Element>(comm: &dyn Comm, own: &[E]) -> Vec<E> {
     comm.all_gather(&E::write(own)).iter().flat_map(|bytes| E::read(bytes)).collect()
+}
+
+/// [`all_gather_values`] where every rank knows how many numbers each brings.
+pub fn all_gather_known_values<E: Element>(comm: &dyn Comm, own: &[E], lengths: impl Iterator<Item = usize>) -> Vec<E> {
+    let lengths: Vec<usize> = lengths.map(|length| length * size_of::<E>()).collect();
+    comm.all_gather_known(&E::write(own), &lengths).iter().flat_map(|bytes| E::read(bytes)).collect()
 }
 
 /// Rank 0 computes, all others are told: for what is small, iterative, and might differ between kinds of processors.

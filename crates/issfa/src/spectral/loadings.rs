@@ -164,15 +164,15 @@ impl Loadings {
     pub fn edit_rows(&mut self, sharing: &Sharing, edit: impl FnOnce(&mut [Vec<Entry>])) {
         edit(&mut self.rows);
         self.counts = count(&self.rows, self.counts.len());
-        self.add_up_counts(sharing, 0..self.counts.len());
+        self.add_up_counts(sharing, &(0..self.counts.len()).collect::<Vec<_>>());
     }
 
     /// Makes counts of the rows here counts of all rows, for some features.
-    fn add_up_counts(&mut self, sharing: &Sharing, features: Range<usize>) {
+    fn add_up_counts(&mut self, sharing: &Sharing, features: &[usize]) {
         if sharing.layout().cuts_rows() {
-            let mut counts: Vec<i64> = self.counts[features.clone()].iter().map(|count| *count as i64).collect();
+            let mut counts: Vec<i64> = features.iter().map(|&feature| self.counts[feature] as i64).collect();
             sharing.sum_over_lines(&mut counts);
-            self.counts[features].iter_mut().zip(counts).for_each(|(to, count)| *to = count as usize);
+            features.iter().zip(counts).for_each(|(&feature, count)| self.counts[feature] = count as usize);
         }
     }
 
@@ -205,7 +205,7 @@ impl Loadings {
                 self.counts[feature] += usize::from(weight.is_some());
             }
         }
-        pair.iter().for_each(|&feature| self.add_up_counts(sharing, feature..feature + 1));
+        self.add_up_counts(sharing, &pair);
     }
 
     /// Takes a feature from those that use it and gives it to others; each list has all of them, wherever they are.

@@ -322,7 +322,13 @@ impl<R: Real> Visit<'_, R> {
             own.extend(of_tiles().flat_map(|slots| &slots[n_here..]));
         }
         let of_ranks: Vec<Vec<f64>> = if layout.tiles().is_shared() {
-            comm.all_gather(&f64::write(&own)).iter().map(|bytes| f64::read(bytes)).collect()
+            let length = |rank: usize| {
+                let of = layout.of(rank);
+                let of_tile = of.bands_here().len() + if of.tiles().speaks() { k } else { 0 };
+                8 * of.tiles().owned().len() * of_tile
+            };
+            let lengths: Vec<usize> = (0..comm.size()).map(length).collect();
+            comm.all_gather_known(&f64::write(&own), &lengths).iter().map(|bytes| f64::read(bytes)).collect()
         } else {
             vec![own]
         };

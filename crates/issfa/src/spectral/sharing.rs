@@ -4,18 +4,20 @@
 //! the order of bands: so it does not depend on who holds which band, and of up to one band of rows it is a plain sum.
 
 use super::{TILE, Tiles};
-use crate::comm::{Comm, Solo, Traffic, all_gather_values, part_of};
+use crate::comm::{Comm, Solo, Traffic, all_gather_known_values, all_gather_values, part_of};
 use crate::numeric::bytes::Element;
 use crate::numeric::linalg::Real;
-use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Rows of a band, unless a test wants more bands.
-pub const BAND: usize = 8192;
+pub const BAND: usize = 4096;
 
 /// Rows that are updated on the same rank: a whole number of the chunks of every kernel.
 pub const OWN_CHUNK: usize = 64;
+
+/// What all ranks of a line do alike for a row takes about as long as the pass over so many tiles of it, with 50 features.
+const ALIKE: usize = 1;
 
 /// Along what data may be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,22 +47,26 @@ impl Layout {
         Layout { n_rows, n_modes, band: BAND, n_lines: 1, n_columns: 1, rank: 0, n_ranks: 1 }
     }
 
-    /// Shared out so that the busiest rank has as few tiles of bands as can be; rows are left whole where that is as good, and
-    /// else cut as often as is as good: all know less of them.
+    /// Shared out so that the busiest rank has as little to do as can be; with fewer lines where that is as good.
     pub fn shared(n_rows: usize, n_modes: usize, band: usize, cut: Cut, (rank, n_ranks): (usize, usize)) -> Layout {
         assert!(band > 0 && band.is_multiple_of(OWN_CHUNK), "a band is a whole number of chunks of {OWN_CHUNK} rows");
-        let of_lines =
-            |n_lines: usize| Layout { n_rows, n_modes, band, n_lines, n_columns: n_ranks / n_lines, rank, n_ranks };
+        let of_lines = |n_lines: usize| {
+            let n_columns = n_ranks / n_lines;
+            Layout { n_rows, n_modes, band, n_lines, n_columns, rank, n_ranks }
+        };
         let most = if cut == Cut::Tiles { 1 } else { n_rows.div_ceil(band).clamp(1, n_ranks) };
-        let best = (1..=most)
-            .map(of_lines)
-            .min_by_key(|layout| (layout.most_units(), layout.n_lines > 1, Reverse(layout.n_lines)));
-        best.expect("one line is always possible")
+        let work = |layout: &Layout| layout.most_rows() * (layout.most_tiles() + ALIKE);
+        (1..=most).map(of_lines).min_by_key(work).expect("one line is always possible")
     }
 
-    /// Tiles of bands that the busiest rank holds.
-    pub fn most_units(self) -> usize {
-        self.n_bands().div_ceil(self.n_lines) * self.n_modes.div_ceil(TILE).div_ceil(self.n_columns)
+    /// Rows that the busiest rank holds.
+    pub fn most_rows(self) -> usize {
+        (self.n_bands().div_ceil(self.n_lines) * self.band).min(self.n_rows)
+    }
+
+    /// Tiles that the busiest rank holds.
+    pub fn most_tiles(self) -> usize {
+        self.n_modes.div_ceil(TILE).div_ceil(self.n_columns)
     }
 
     /// The same as another rank sees it.
@@ -88,6 +94,11 @@ impl Layout {
         self.n_rows.div_ceil(self.band)
     }
 
+    /// How many ranks there are, those that are left over among them.
+    pub fn n_ranks(self) -> usize {
+        self.n_ranks
+    }
+
     /// Lines and columns.
     pub fn shape(self) -> [usize; 2] {
         [self.n_lines, self.n_columns]
@@ -113,8 +124,7 @@ impl Layout {
         let whole = Tiles::whole(self.n_modes);
         match self.line() {
             _ if self.n_ranks == 1 => whole,
-            None => whole.part(0..0, false),
-            Some(line) => whole.part(part_of(whole.len(), self.column(), self.n_columns), line == 0),
+            line => whole.part(line.map(|_| self.column()), self.n_columns, line == Some(0)),
         }
     }
 
@@ -231,6 +241,16 @@ impl Sharing {
         all_gather_values(self.all(), if self.layout.speaks() { &own } else { &[] })
     }
 
+    /// [`Sharing::from_lines`] of so many numbers of every band.
+    pub fn from_bands<E: Element>(&self, n: usize, own: Vec<E>) -> Vec<E> {
+        if !self.layout.cuts_rows() {
+            return own;
+        }
+        let lengths = (0..self.layout.n_ranks).map(|rank| self.layout.of(rank));
+        let lengths = lengths.map(|of| if of.speaks() { n * of.own_bands().len() } else { 0 });
+        all_gather_known_values(self.all(), if self.layout.speaks() { &own } else { &[] }, lengths)
+    }
+
     /// [`Sharing::from_lines`] of bytes, line by line.
     pub fn bytes_from_lines(&self, own: Vec<u8>) -> Vec<Vec<u8>> {
         if !self.layout.cuts_rows() {
@@ -286,7 +306,7 @@ impl Sharing {
 
     /// Small sums over all bands, in their order, of the `n` numbers that each of those here has: on every rank.
     pub fn sum_of_bands(&self, n: usize, bands: &[Vec<f64>]) -> Vec<f64> {
-        let all = self.from_lines(bands.concat());
+        let all = self.from_bands(n, bands.concat());
         let sums = in_order(all.chunks(n.max(1)));
         if sums.is_empty() { vec![0.0; n] } else { sums }
     }
@@ -297,4 +317,69 @@ fn in_order<'a, R: Real>(mut parts: impl Iterator<Item = &'a [R]>) -> Vec<R> {
     let mut sums = parts.next().map_or_else(Vec::new, <[R]>::to_vec);
     parts.for_each(|part| sums.iter_mut().zip(part).for_each(|(sum, x)| *sum = *sum + *x));
     sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(n_rows: usize, n_modes: usize, band: usize, n_ranks: usize) -> [usize; 2] {
+        Layout::shared(n_rows, n_modes, band, Cut::TilesAndRows, (0, n_ranks)).shape()
+    }
+
+    #[test]
+    fn every_cell_is_on_one_rank_and_every_row_updated_on_one() {
+        for (n_rows, n_modes, n_ranks) in [(200, 702, 7), (200, 702, 6), (1, 1, 3), (1000, 300, 16), (64, 2000, 5)] {
+            let layout = Layout::shared(n_rows, n_modes, 64, Cut::TilesAndRows, (0, n_ranks));
+            let (mut cells, mut updated) = (vec![0; n_rows * n_modes], Vec::new());
+            for layout in (0..n_ranks).map(|rank| layout.of(rank)) {
+                for row in layout.rows_here() {
+                    layout.tiles().owned_modes().for_each(|mode| cells[row * n_modes + mode] += 1);
+                }
+                assert_eq!(
+                    layout.bands_here().flat_map(|(_, rows)| rows).collect::<Vec<_>>(),
+                    layout.rows_here().collect::<Vec<_>>()
+                );
+                assert!(
+                    layout.rows_here().len() <= layout.most_rows()
+                        && layout.tiles().owned().len() <= layout.most_tiles()
+                );
+                updated.extend(layout.own_rows());
+            }
+            assert!(cells.iter().all(|n| *n == 1), "{n_rows} {n_modes} {n_ranks}");
+            assert_eq!(updated, (0..n_rows).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn rows_are_cut_where_tiles_do_not_go_round() {
+        assert_eq!([2, 3, 4, 6, 7].map(|n| shape(200, 702, 64, n)), [[2, 1], [1, 3], [4, 1], [2, 3], [2, 3]]);
+        assert_eq!([1, 6, 40, 1000].map(|n| shape(3000, 10_000, BAND, n)[0]), [1; 4], "one band");
+        assert_eq!([64, 1000].map(|n| shape(300_000, 10_000, BAND, n)), [[15, 4], [74, 13]]);
+        assert_eq!(Layout::shared(200, 702, 64, Cut::Tiles, (0, 7)).shape(), [1, 7]);
+    }
+
+    #[test]
+    fn sums_over_bands_do_not_depend_on_who_holds_them() {
+        use crate::comm::local::Local;
+        let number =
+            |band: usize, at: usize| (1.0 + band as f64 * 0.37 + at as f64 * 0.11).sin() * 10f64.powi(band as i32);
+        let found = |n_ranks: usize| {
+            Local::run(n_ranks, |comm| {
+                let sharing = Sharing::between(&comm, 500, 256, 64, Cut::TilesAndRows);
+                let band = |(band, _): (usize, Range<usize>)| (0..5).map(|at| number(band, at)).collect();
+                let bands: Vec<Vec<f64>> = sharing.layout().bands_here().map(band).collect();
+                let mut count = [sharing.layout().rows_here().len() as i64];
+                sharing.sum_over_lines(&mut count);
+                assert_eq!(count, [500]);
+                let (of_column, of_all) = (sharing.sum_over_bands(&bands), sharing.sum_of_bands(5, &bands));
+                assert!(sharing.layout().line().is_none() || of_column == of_all, "{n_ranks}");
+                of_all
+            })
+        };
+        let alone = found(1).remove(0);
+        for n_ranks in 2..=6 {
+            assert!(found(n_ranks).iter().all(|sums| *sums == alone), "{n_ranks} ranks");
+        }
+    }
 }

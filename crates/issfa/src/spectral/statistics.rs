@@ -1,7 +1,7 @@
 //! Small sums over modes: one slot a tile, added in tile order on every rank alike.
 
 use super::{FeatureSpectra, SpectralData, TILE, Tiles};
-use crate::comm::{Comm, all_gather_values};
+use crate::comm::{Comm, all_gather_known_values};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use std::ops::Range;
@@ -29,14 +29,16 @@ pub fn sum_over_some_tiles(
     comm: &dyn Comm,
     part: impl Fn(usize, Range<usize>, &mut [f64]) + Sync,
 ) -> Vec<f64> {
-    let owned = tiles.owned();
-    let here: Vec<usize> = some.into_iter().filter(|tile| owned.contains(tile) && tiles.speaks()).collect();
+    let some: Vec<usize> = some.into_iter().collect();
+    let (owned, within) = (tiles.owned(), |tiles: Range<usize>| some.iter().filter(move |tile| tiles.contains(tile)));
+    let here: Vec<usize> = within(owned).copied().filter(|_| tiles.speaks()).collect();
     let mut slots = vec![0.0; here.len() * n_sums];
     let places = here.iter().zip(slots.chunks_mut(n_sums.max(1)));
     share(places, || (), |_, (&tile, slot)| part(tile, tiles.modes(tile), slot));
     if tiles.is_shared() && n_sums > 0 {
         // Those that speak hold consecutive tiles, so that this is the order of tiles.
-        slots = all_gather_values(comm, &slots);
+        let lengths = tiles.spoken_for(comm.size()).map(|tiles| within(tiles).count() * n_sums);
+        slots = all_gather_known_values(comm, &slots, lengths);
     }
     let mut sums = vec![0.0; n_sums];
     for slot in slots.chunks_exact(n_sums.max(1)) {

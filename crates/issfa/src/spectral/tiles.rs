@@ -2,7 +2,7 @@
 
 use super::sharing::{Layout, Sharing};
 use super::storage::{Look, Storage};
-use crate::comm::Comm;
+use crate::comm::{Comm, part_of};
 use crate::error::Result;
 use crate::numeric::lanes::TILE;
 use crate::numeric::linalg::Real;
@@ -20,18 +20,27 @@ pub struct Tiles {
     part: Option<(usize, usize)>,
     /// Whether this rank is the first of those that hold them.
     speaks: bool,
+    /// Ranks that hold all of them between them.
+    n_columns: usize,
 }
 
 impl Tiles {
     /// Everything in one place.
     pub fn whole(n_modes: usize) -> Tiles {
-        Tiles { n_modes, part: None, speaks: true }
+        Tiles { n_modes, part: None, speaks: true, n_columns: 1 }
     }
 
-    /// Some of them, of one of several ranks. Where ranks hold the same tiles one of them speaks for them: ranks that do, in
-    /// their order, have all tiles in theirs.
-    pub fn part(self, tiles: Range<usize>, speaks: bool) -> Tiles {
-        Tiles { n_modes: self.n_modes, part: Some((tiles.start, tiles.end)), speaks }
+    /// Those of one of several columns of ranks; none for a rank that is left over. Where ranks hold the same tiles one of them
+    /// speaks for them: ranks that do come first and, in their order, have all tiles in theirs.
+    pub fn part(self, column: Option<usize>, n_columns: usize, speaks: bool) -> Tiles {
+        let part = column.map_or(0..0, |column| part_of(self.len(), column, n_columns));
+        Tiles { n_modes: self.n_modes, part: Some((part.start, part.end)), speaks, n_columns }
+    }
+
+    /// The tiles that each of `size` ranks speaks for.
+    pub fn spoken_for(self, size: usize) -> impl Iterator<Item = Range<usize>> {
+        let n_columns = self.n_columns;
+        (0..size).map(move |rank| if rank < n_columns { part_of(self.len(), rank, n_columns) } else { 0..0 })
     }
 
     /// The same for sums between ranks of which no two hold the same tile.

@@ -100,6 +100,18 @@ pub fn asked(n_rows: usize, is_whole: bool) -> usize {
     (n_rows / ONE_OF).clamp(FEWEST_ASKED, if is_whole { MOST_ASKED } else { MOST_ASKED_UNOBSERVED })
 }
 
+/// The share of the time that goes into finding out who looks like them, of whole rows; the rest goes into asking.
+pub fn share_of_looking(n_rows: usize) -> f64 {
+    let looking = SHARE_LOOKED_AT * 2.0 * n_rows as f64;
+    looking / (looking + COST * asked(n_rows, true) as f64)
+}
+
+/// The share of all features that so few rows use, about, by the prior: a feature that m of T rows use is as frequent as 1/m.
+pub fn share_of_features(n_rows: usize) -> f64 {
+    let harmonic = |n: usize| (1..=n).map(|m| 1.0 / m as f64).sum::<f64>();
+    harmonic(MOST_ROWS.min(n_rows)) / harmonic(n_rows)
+}
+
 /// How many features are looked at in a sweep at most, on average. Where cells were not observed the product is over a part of the
 /// sites, but rows that are asked take all modes.
 pub fn expected(n_rows: usize, n_features: usize, part_seen: Option<f64>) -> f64 {

@@ -9,7 +9,7 @@ pub mod plane;
 pub mod uses;
 
 use super::{Info, Phase, Turn, local_precisions, refresh};
-use crate::comm::{Comm, all_gather_values};
+use crate::comm::{Comm, all_gather_known_values};
 use crate::model::{Model, NormalPrior, State, ibp};
 use crate::numeric::bytes::Element;
 use crate::numeric::linalg::Real;
@@ -158,7 +158,7 @@ impl<'a, R: Real> Turning<'a, R> {
         let (layout, line) = (sharing.layout(), sharing.same_rows());
         let own = chunks_of(layout.own_rows());
         let views = self.views(&own);
-        let chunks = gathered(self.chunk_uses(&views, &rotations), line);
+        let chunks = gathered(self.chunk_uses(&views, &rotations), layout, line);
         let bands = bands_of_all(&chunks, sharing);
         let of_rotation = |at: usize| bands.iter().skip(at).step_by(CANDIDATES);
         let ln_evidences: Vec<f64> = (0..CANDIDATES).map(|at| ln_evidence(of_rotation(at))).collect();
@@ -317,27 +317,31 @@ fn bands_of_all(chunks: &[ChunkUses], sharing: &Sharing) -> Vec<ChunkUses> {
     };
     let bands = chunks.chunks(CANDIDATES * sharing.layout().band() / ROW_CHUNK).flat_map(of_band);
     if sharing.layout().cuts_rows() {
-        from_numbers(&sharing.from_lines(to_numbers(&bands.collect::<Vec<_>>())))
+        from_numbers(&sharing.from_bands(NUMBERS * CANDIDATES, to_numbers(&bands.collect::<Vec<_>>())))
     } else {
         bands.collect()
     }
 }
+
+/// Numbers that a message has of each.
+const NUMBERS: usize = 5;
 
 fn to_numbers(chunks: &[ChunkUses]) -> Vec<f64> {
     chunks.iter().flat_map(|chunk| [&chunk.uses[..], &[chunk.ln_total]].concat()).collect()
 }
 
 fn from_numbers(numbers: &[f64]) -> Vec<ChunkUses> {
-    let chunk = |&[a, b, c, d, ln_total]: &[f64; 5]| ChunkUses { uses: [a, b, c, d], ln_total };
-    numbers.as_chunks::<5>().0.iter().map(chunk).collect()
+    let chunk = |&[a, b, c, d, ln_total]: &[f64; NUMBERS]| ChunkUses { uses: [a, b, c, d], ln_total };
+    numbers.as_chunks::<NUMBERS>().0.iter().map(chunk).collect()
 }
 
 /// The chunks of the ranks of a line, in order.
-fn gathered(own: Vec<ChunkUses>, comm: &dyn Comm) -> Vec<ChunkUses> {
+fn gathered(own: Vec<ChunkUses>, layout: Layout, comm: &dyn Comm) -> Vec<ChunkUses> {
     if comm.size() == 1 {
         return own;
     }
-    from_numbers(&all_gather_values(comm, &to_numbers(&own)))
+    let lengths = layout.own_rows_of_line().into_iter().map(|rows| NUMBERS * CANDIDATES * chunks_of(rows).len());
+    from_numbers(&all_gather_known_values(comm, &to_numbers(&own), lengths))
 }
 
 /// Every rank tells those that hold the same rows what became of its own: a byte a row for what it uses, then the weights.

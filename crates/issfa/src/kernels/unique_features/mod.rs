@@ -9,6 +9,7 @@ pub mod offers;
 use super::images::Images;
 use super::{Info, Phase, Turn, metropolis};
 use crate::model::{Entry, Loadings, Model, State, ibp, simulate};
+use crate::numeric::bytes::Element;
 use crate::numeric::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
@@ -67,9 +68,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
         } else {
             offers::make(model, state, round)
         };
-        let mut proposed = [candidates.len() as i64];
-        model.data.sharing().sum_over_lines(&mut proposed);
-        info.proposed += proposed[0] as u32;
+        let n_proposed = candidates.len();
         // Where rows have cells that were not observed, these are drawn first, anew in each round.
         let completed = images.as_ref().map(|images| complete(model, state, images, &mut candidates, round));
         let rows = completed.as_ref().map_or(Rows::Data(&model.data), Rows::Residuals);
@@ -78,7 +77,8 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
         } else {
             offers::choose(model, rows, state, &mut candidates, &shown, &variances, round);
         }
-        let mut candidates = of_all_lines(candidates, model.data.sharing());
+        let (n_proposed, mut candidates) = of_all_lines(n_proposed, candidates, model.data.sharing());
+        info.proposed += n_proposed as u32;
         keep_within(model.max_features, state.n_features(), &mut candidates);
         info.accepted += candidates.len() as u32;
         if candidates.is_empty() {
@@ -93,19 +93,24 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     info
 }
 
-/// The candidates of all rows, in their order, from those of the rows that each line holds.
-fn of_all_lines(candidates: Vec<Candidate>, sharing: &Sharing) -> Vec<Candidate> {
+/// How many were proposed and who is accepted of all rows, in their order, from those of the rows that each line holds.
+fn of_all_lines(n_proposed: usize, accepted: Vec<Candidate>, sharing: &Sharing) -> (usize, Vec<Candidate>) {
     if !sharing.layout().cuts_rows() {
-        return candidates;
+        return (n_proposed, accepted);
     }
-    let own: Vec<f64> = candidates.iter().flat_map(Candidate::to_numbers).collect();
-    let all = sharing.from_lines(own);
-    let (mut left, mut candidates) = (&all[..], Vec::new());
-    while let Some((candidate, rest)) = Candidate::from_numbers(left) {
-        candidates.push(candidate);
-        left = rest;
+    let own: Vec<f64> =
+        [n_proposed as f64].into_iter().chain(accepted.iter().flat_map(Candidate::to_numbers)).collect();
+    let (mut n_proposed, mut accepted) = (0, Vec::new());
+    for line in sharing.bytes_from_lines(f64::write(&own)) {
+        let numbers = f64::read(&line);
+        let (n_of_line, mut left) = numbers.split_first().expect("a line says how many it has proposed");
+        n_proposed += *n_of_line as usize;
+        while let Some((candidate, rest)) = Candidate::from_numbers(left) {
+            accepted.push(candidate);
+            left = rest;
+        }
     }
-    candidates
+    (n_proposed, accepted)
 }
 
 /// Leaves the candidates that are accepted.
