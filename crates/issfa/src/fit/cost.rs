@@ -103,7 +103,7 @@ const AGREEMENT_BYTES: f64 = 25.0;
 const SECONDS_PER_ENTRY: f64 = 3e-9;
 /// Seconds that all ranks of a line take for a row that they hold, doing the same: to draw who may give birth, count, split and sort
 /// rows, and follow those that others update. Measured: docs/performance.md, Ranks.
-const SECONDS_PER_ROW: f64 = 4e-7;
+const SECONDS_PER_ROW: f64 = 6e-7;
 /// Rows that use a feature which few rows use, about.
 const FEW_USERS: f64 = 8.0;
 
@@ -134,7 +134,10 @@ struct Counts {
 
 impl Counts {
     fn add(&mut self, way: Way, among: Among, n_calls: f64, n_bytes: f64) {
-        self.list.push(Message { way, among, n_calls, n_bytes });
+        // A rank that is alone in its line has nobody to tell.
+        if among != Among::Line || self.columns > 1.0 {
+            self.list.push(Message { way, among, n_calls, n_bytes });
+        }
     }
 
     /// Something that all ranks bring a part of.

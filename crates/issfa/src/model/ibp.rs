@@ -30,18 +30,39 @@ pub fn draw_ln_odds(count: usize, n_rows: usize, repulsion: f64, stream: &mut im
 
 /// A Poisson draw; small rates by inversion, which costs one uniform number.
 pub fn draw_poisson(rate: f64, stream: &mut impl rand::Rng) -> usize {
-    if rate > 30.0 {
-        return Poisson::new(rate).map_or(0, |poisson| poisson.sample(stream) as usize);
+    Counts::new(rate).draw(stream)
+}
+
+/// Poisson draws of one rate.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts {
+    rate: f64,
+    /// The probability of none.
+    none: f64,
+}
+
+impl Counts {
+    /// Of this rate.
+    pub fn new(rate: f64) -> Counts {
+        Counts { rate, none: (-rate).exp() }
     }
-    let uniform: f64 = stream.random();
-    let (mut count, mut probability) = (0, (-rate).exp());
-    let mut cumulative = probability;
-    while uniform > cumulative && count < 1000 {
-        count += 1;
-        probability *= rate / count as f64;
-        cumulative += probability;
+
+    /// One of them.
+    pub fn draw(&self, stream: &mut impl rand::Rng) -> usize {
+        let Counts { rate, none } = *self;
+        if rate > 30.0 {
+            return Poisson::new(rate).map_or(0, |poisson| poisson.sample(stream) as usize);
+        }
+        let uniform: f64 = stream.random();
+        let (mut count, mut probability) = (0, none);
+        let mut cumulative = probability;
+        while uniform > cumulative && count < 1000 {
+            count += 1;
+            probability *= rate / count as f64;
+            cumulative += probability;
+        }
+        count
     }
-    count
 }
 
 /// Draws the rows' feature lists in turn; features are numbered by first appearance.

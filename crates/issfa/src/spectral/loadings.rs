@@ -3,7 +3,7 @@
 use super::Sharing;
 use crate::numeric::bytes::Element;
 use std::ops::Range;
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// One active feature of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,15 +99,7 @@ impl Loadings {
 
     /// A checksum of the rows that are here.
     pub fn digest(&self) -> u64 {
-        let mut hasher = Xxh3::new();
-        for entries in &self.rows {
-            hasher.update(&(entries.len() as u64).to_le_bytes());
-            for entry in entries {
-                hasher.update(&(entry.feature as u64).to_le_bytes());
-                hasher.update(&entry.weight.to_bits().to_le_bytes());
-            }
-        }
-        hasher.digest()
+        xxh3_64(&self.to_bytes())
     }
 
     /// T, wherever the rows are.

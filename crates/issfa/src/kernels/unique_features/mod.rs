@@ -60,11 +60,12 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
     let mut info = Info::default();
     let mut images = Images::of(model, state, projections);
+    let mut has_unique = rows_with_unique(state);
     let with_offers = u32::from(turn.phase != Phase::BurnIn);
     for number in 0..model.birth_rounds + with_offers {
         let round = Round { turn, number };
         let (mut candidates, shown) = if number < model.birth_rounds {
-            (propose(model, state, round), Vec::new())
+            (propose(model, state, &has_unique, round), Vec::new())
         } else {
             offers::make(model, state, round)
         };
@@ -89,6 +90,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
         info.births += births;
         info.deaths += deaths;
         images.iter_mut().for_each(|images| images.add_newborns(state));
+        has_unique = rows_with_unique(state);
     }
     info
 }
@@ -157,18 +159,18 @@ impl Round<'_> {
 }
 
 /// Proposals from the prior for every row here; rows that have nothing unique and get nothing cost one uniform number.
-fn propose<R: Real>(model: &Model<R>, state: &State<R>, round: Round) -> Vec<Candidate> {
+fn propose<R: Real>(model: &Model<R>, state: &State<R>, has_unique: &[bool], round: Round) -> Vec<Candidate> {
     let n_rows = state.loadings.n_rows();
     let mut rate = ibp::unique_rate(n_rows, state.ibp_strength, state.ibp_repulsion);
     if round.turn.phase == Phase::BurnIn {
         rate = rate.max((BURN_IN_PROPOSALS / n_rows as f64).min(BURN_IN_RATE));
     }
-    let mut candidates = Vec::new();
+    let (counts, first, mut candidates) = (ibp::Counts::new(rate), model.data.rows_here().start, Vec::new());
     for (band, rows) in model.data.layout().bands_here() {
-        let mut counts = round.stream(Purpose::UniqueCounts, band as u64);
+        let mut stream = round.stream(Purpose::UniqueCounts, band as u64);
         for row in rows {
-            let n_new = ibp::draw_poisson(rate, &mut counts);
-            if n_new == 0 && unique_of(state, row).next().is_none() {
+            let n_new = counts.draw(&mut stream);
+            if n_new == 0 && !has_unique[row - first] {
                 continue;
             }
             let mut stream = round.stream(Purpose::UniqueProposals, 2 * row as u64);
@@ -177,6 +179,11 @@ fn propose<R: Real>(model: &Model<R>, state: &State<R>, round: Round) -> Vec<Can
         }
     }
     candidates
+}
+
+/// Which of the rows here use a feature that no other row uses.
+fn rows_with_unique<R>(state: &State<R>) -> Vec<bool> {
+    state.loadings.here().map(|row| unique_of(state, row).next().is_some()).collect()
 }
 
 /// What no other row uses.
