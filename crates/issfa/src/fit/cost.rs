@@ -103,7 +103,7 @@ const AGREEMENT_BYTES: f64 = 25.0;
 const SECONDS_PER_ENTRY: f64 = 3e-9;
 /// Seconds that all ranks of a line take for a row that they hold, doing the same: to draw who may give birth, count, split and sort
 /// rows, and follow those that others update. Measured: docs/performance.md, Ranks.
-const SECONDS_PER_ROW: f64 = 6e-7;
+const SECONDS_PER_ROW: f64 = 8e-7;
 /// Rows that use a feature which few rows use, about.
 const FEW_USERS: f64 = 8.0;
 
@@ -429,7 +429,7 @@ mod tests {
         let sent = bytes_per_rank(&messages(&PAPER, 6));
         // With all features, and with those of them that few rows use.
         let products = 8.0 * 3000.0 * (50.0 + PAPER.asked / few_rows::asked(3000, true) as f64) * 5.0 / 6.0;
-        assert!(sent > products && sent < 1.2 * products, "{sent}, {products}");
+        assert!(sent > products && sent < 1.3 * products, "{sent}, {products}");
         assert_eq!(bytes_per_rank(&messages(&PAPER, 1)), 0.0);
         // A rank sends those of its own rows.
         assert!(bytes_per_rank(&messages(&LONG, 1000)) < 0.05 * bytes_per_rank(&messages(&LONG, 2)));

@@ -377,7 +377,10 @@ fn kernel_seconds(slices: &[Measured; 2], n_rows: usize, n_features: usize) -> B
         let extra_rows = (whole.n_rows - half.n_rows).max(1) as f64;
         // The pass over whole rows is nearly all per row: what two noisy sweeps say must not hide that.
         let least = if grows && !whole.is_partial { LEAST_PER_ROW } else { 0.0 };
-        let most = seconds / whole.n_rows as f64;
+        // What looks at modes or counts alone is no matter of rows, whatever two noisy sweeps say.
+        let is_fixed =
+            [Kernel::Noise, Kernel::Theta, Kernel::IbpStrength, Kernel::IbpRepulsion].map(Kernel::name).contains(name);
+        let most = if is_fixed { 0.0 } else { seconds / whole.n_rows as f64 };
         let per_row = ((seconds - of(half, name)) / extra_rows).clamp(least * most, most);
         let at_all_rows = seconds + per_row * (n_rows as f64 - whole.n_rows as f64);
         let Measured { n_sites, density, .. } = *whole;

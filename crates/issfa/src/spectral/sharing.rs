@@ -55,13 +55,13 @@ impl Layout {
             Layout { n_rows, n_modes, band, n_lines, n_columns, rank, n_ranks }
         };
         let most = if cut == Cut::Tiles { 1 } else { n_rows.div_ceil(band).clamp(1, n_ranks) };
-        let work = |layout: &Layout| layout.most_rows() * (layout.most_tiles() + ALIKE);
+        let work = |layout: &Layout| layout.most_rows().saturating_mul(layout.most_tiles() + ALIKE);
         (1..=most).map(of_lines).min_by_key(work).expect("one line is always possible")
     }
 
     /// Rows that the busiest rank holds.
     pub fn most_rows(self) -> usize {
-        (self.n_bands().div_ceil(self.n_lines) * self.band).min(self.n_rows)
+        self.n_bands().div_ceil(self.n_lines).saturating_mul(self.band).min(self.n_rows)
     }
 
     /// Tiles that the busiest rank holds.
