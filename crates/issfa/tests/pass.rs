@@ -42,7 +42,7 @@ impl<R: Real> Case<R> {
         let data = SpectralData::from_rows(&rows);
         let features: Vec<Vec<f64>> = (0..n_features).map(|_| normals(n_modes, &mut stream)).collect();
         Case {
-            row_norms: squared_row_norms(&data, &Solo).iter().map(|x| x.sqrt()).collect(),
+            row_norms: squared_row_norms(&data).iter().map(|x| x.sqrt()).collect(),
             data,
             loadings: random_loadings(n_rows, n_features, &mut stream),
             features: FeatureSpectra::from_rows(n_modes, features.iter().map(Vec::as_slice)),

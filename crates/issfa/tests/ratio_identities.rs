@@ -17,7 +17,7 @@ use issfa::lab::model::{
 use issfa::lab::numeric::lanes::filled_up;
 use issfa::lab::numeric::linalg::symmetric_eigen;
 use issfa::lab::rng::{Stream, Streams};
-use issfa::lab::spectral::{FeatureSpectra, Projections, Tiles, mode_energies};
+use issfa::lab::spectral::{FeatureSpectra, Projections, Sharing, Tiles, mode_energies};
 use issfa::structure::Direction;
 
 const N_ROWS: usize = 5;
@@ -223,7 +223,7 @@ fn precisions_of_weights() {
 /// The state with one entry of the loadings replaced or taken away.
 fn with_entry(state: &State<f64>, row: usize, feature: usize, weight: Option<f64>) -> State<f64> {
     let mut moved = state.clone();
-    moved.loadings.edit_rows(|rows| {
+    moved.loadings.edit_rows(&Sharing::none(0, 0), |rows| {
         rows[row].retain(|entry| entry.feature != feature);
         rows[row].extend(weight.map(|weight| Entry { feature, weight }));
         rows[row].sort_unstable_by_key(|entry| entry.feature);
@@ -901,7 +901,7 @@ fn pair_rotations() {
                     let drawn = [simulate::normal(stream), simulate::normal(stream)];
                     [0, 1].map(|at| (row == at || drawn[at] > 0.3).then_some(drawn[at]))
                 };
-                moved.loadings.set_pair(features, (0..N_ROWS).map(|row| weights(row, stream)));
+                moved.loadings.set_pair(model.data.sharing(), features, (0..N_ROWS).map(|row| weights(row, stream)));
                 let before = case.ln_density(state, Rotation::IDENTITY) + case.ln_columns(state);
                 let after = case.ln_density(&moved, rotation) + case.ln_columns(&moved);
                 let (change, size) = ln_joint_change(model, state, &moved);

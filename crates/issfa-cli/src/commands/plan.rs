@@ -6,7 +6,7 @@ use crate::options::Common;
 use clap::Args;
 use issfa::error::bytes;
 use issfa::fit::cost::Network;
-use issfa::fit::plan::{Plan, TILE, Wanted, plan};
+use issfa::fit::plan::{BAND, Plan, TILE, Wanted, plan};
 use issfa::structure::Shelf;
 use issfa::summary::text::seconds;
 use issfa::{Error, Result};
@@ -108,8 +108,9 @@ fn print_ranks(plan: &Plan) {
         return;
     }
     out!(
-        "\n{:>6} {:>9} {:>14} {:>16} {:>12} {:>12} {:>12}",
+        "\n{:>6} {:>9} {:>9} {:>14} {:>16} {:>12} {:>12} {:>12}",
         "ranks",
+        "grid",
         "features",
         "memory, rank 0",
         "sent per sweep",
@@ -119,8 +120,9 @@ fn print_ranks(plan: &Plan) {
     );
     for case in &plan.by_ranks {
         out!(
-            "{:>6} {:>9} {:>14} {:>16} {:>12} {:>12} {:>12}",
+            "{:>6} {:>9} {:>9} {:>14} {:>16} {:>12} {:>12} {:>12}",
             case.n_ranks,
+            format!("{} x {}", case.grid[0], case.grid[1]),
             case.n_features,
             bytes(case.memory_bytes),
             bytes(case.bytes_per_sweep),
@@ -129,9 +131,10 @@ fn print_ranks(plan: &Plan) {
             seconds(case.seconds_per_sweep)
         );
     }
-    let n_tiles = plan.n_sites.div_ceil(TILE);
+    let (n_tiles, n_bands) = (plan.n_sites.div_ceil(TILE), plan.n_rows.div_ceil(BAND));
     out!(
-        "\nEvery rank as fast as this machine with its threads. What is sent is per rank. There are {n_tiles} tiles of \
-         {TILE} modes: more ranks than that find nothing to do in the pass over the data."
+        "\nEvery rank as fast as this machine with its threads. What is sent is per rank. Ranks are a grid that shares {n_bands} \
+         band(s) of {BAND} rows and {n_tiles} tile(s) of {TILE} modes: more ranks than there are tiles of bands find nothing to \
+         do in the pass over the data."
     );
 }

@@ -7,9 +7,9 @@ use super::sweep::{self, SweepInfo};
 use super::{Chain, Schedule};
 use crate::error::Result;
 use crate::kernels::{Kernel, Turn};
-use crate::model::{InverseGammaPrior, Model, Priors, State};
+use crate::model::{InverseGammaPrior, Loadings, Model, Priors, State};
 use crate::numeric::linalg::Real;
-use crate::spectral::{Domain, at_modes};
+use crate::spectral::{Domain, SpectralData, at_modes};
 
 /// One in so many modes is looked at, about.
 pub const SHARE: usize = 8;
@@ -76,7 +76,7 @@ impl<R: Real> Coarse<R> {
         let InverseGammaPrior { shape, scale } = model.priors.noise;
         let noise = InverseGammaPrior { shape: share * shape, scale: share * scale };
         let priors = Priors { noise, ..model.priors.clone() };
-        let data = at_modes(&model.data, &modes, model.comm.as_ref());
+        let data = at_modes(&model.data, &modes);
         let coarse = Model {
             max_features: model.max_features,
             birth_rounds: model.birth_rounds,
@@ -87,15 +87,16 @@ impl<R: Real> Coarse<R> {
         Some(Coarse { model: coarse, modes, n_modes })
     }
 
-    /// What this model knows of a state that was given back. All ranks together.
-    pub fn take(&self, state: State<R>) -> State<R> {
+    /// What this model knows of a state of the whole model. All ranks together.
+    pub fn take(&self, state: State<R>, model: &Model<R>) -> State<R> {
         let whole = state.features.everywhere(self.model.comm.as_ref());
-        State { features: whole.at_modes(&self.modes).part(self.model.data.tiles()), ..state }
+        let features = whole.at_modes(&self.modes).part(self.model.data.tiles());
+        State { features, loadings: moved(&state.loadings, &model.data, &self.model.data), ..state }
     }
 
     /// A state as it is stored, on rank 0 alone: at all modes, 0 at those that are not here.
     pub fn gathered(&self, state: &State<R>) -> Option<State<R>> {
-        let whole = state.gathered(self.model.comm.as_ref())?;
+        let whole = state.gathered(self.model.data.sharing())?;
         Some(State { features: whole.features.spread_to(&self.modes, self.n_modes), ..whole })
     }
 
@@ -104,8 +105,16 @@ impl<R: Real> Coarse<R> {
         let coarse = state.features.everywhere(self.model.comm.as_ref());
         let whole = coarse.spread_to(&self.modes, self.n_modes);
         let features = model.domain.own_part(whole, model.data.tiles());
-        State { features, ..state }
+        State { features, loadings: moved(&state.loadings, &self.model.data, &model.data), ..state }
     }
+}
+
+/// The loadings of the rows that are here of other data: there are as many, but ranks may hold others.
+fn moved<R: Real>(loadings: &Loadings, from: &SpectralData<R>, to: &SpectralData<R>) -> Loadings {
+    if from.rows_here() == to.rows_here() && !from.layout().cuts_rows() && !to.layout().cuts_rows() {
+        return loadings.clone();
+    }
+    loadings.everywhere(from.sharing()).part(to.rows_here())
 }
 
 /// The modes of least precision, in their own order, about one in [`SHARE`]; cut where precisions differ. Nothing where there

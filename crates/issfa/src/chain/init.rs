@@ -81,16 +81,20 @@ fn centroids<R: Real>(model: &Model<R>, clusters: &[Vec<usize>]) -> FeatureSpect
 fn assign<R: Real>(model: &Model<R>, centres: &FeatureSpectra<R>) -> (Vec<Vec<usize>>, Vec<f64>) {
     let k = centres.n_features();
     let mut centres = centres.clone();
-    let nothing = Loadings::empty(model.data.n_rows());
+    let nothing = Loadings::empty(model.data.n_rows()).part(model.data.rows_here());
     let projections = model.pass(&nothing).project(&mut centres);
     let mut clusters = vec![Vec::new(); k];
     let mut distances = Vec::with_capacity(model.data.n_rows());
-    for row in 0..model.data.n_rows() {
+    let nearest = |row: usize| {
         let products = projections.row(row);
         let distance = |c: usize| projections.gram()[c * k + c] - 2.0 * products[c];
         let best = (0..k).min_by(|&a, &b| distance(a).total_cmp(&distance(b))).unwrap_or(0);
-        clusters[best].push(row);
-        distances.push((distance(best) + model.row_norms[row].powi(2)).max(0.0));
+        [best as f64, distance(best)]
+    };
+    let own = projections.rows().flat_map(nearest).collect();
+    for (row, &[best, distance]) in model.data.sharing().from_own_rows(own).as_chunks::<2>().0.iter().enumerate() {
+        clusters[best as usize].push(row);
+        distances.push((distance + model.row_norms[row].powi(2)).max(0.0));
     }
     (clusters, distances)
 }
@@ -113,7 +117,7 @@ fn from_clusters<R: Real>(model: &Model<R>, clusters: Vec<Vec<usize>>) -> State<
         state.weight_means.push(tau);
         state.weight_precisions.push(1.0);
     }
-    state.loadings = Loadings::from_rows(rows, clusters.len());
+    state.loadings = Loadings::from_rows(rows, clusters.len()).part(model.data.rows_here());
     state
 }
 

@@ -171,6 +171,9 @@ mod tests {
                 let parcels = (0..size).map(|to| vec![rank as u8; to + 1]).collect();
                 let received = comm.exchange(parcels);
                 let gathered = comm.gather(&[rank as u8; 2]);
+                let stretches: Vec<_> = (0..size).map(|rank| rank..rank + 1).collect();
+                let scattered = comm.scatter_sums(&(0..size as i64).map(|x| x - 1).collect::<Vec<_>>(), &stretches);
+                assert_eq!(scattered, [size as i64 * (rank as i64 - 1)]);
                 let group = comm.split(rank % 2);
                 (sums, told, received, gathered, (group.rank(), group.size()), comm.traffic().n_bytes)
             });
@@ -182,7 +185,8 @@ mod tests {
                 assert_eq!(gathered.len(), if rank == 0 { size } else { 0 });
                 assert_eq!(group, (rank / 2, (size + 1 - rank % 2) / 2));
                 let to_others: usize = (1..=size).sum::<usize>() - (rank + 1);
-                assert_eq!(n_bytes as usize, 24 + usize::from(rank == 0) + to_others + 2 + 8);
+                let split = if size > 1 { 8 } else { 0 };
+                assert_eq!(n_bytes as usize, 24 + usize::from(rank == 0) + to_others + 2 + 8 * (size - 1) + split);
             }
         }
     }

@@ -4,10 +4,11 @@
 pub mod local;
 
 use crate::numeric::bytes::Element;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A group of processes that run the same chain, each holding some tiles of modes. All of them call the same operations in
+/// A group of processes that run the same chain, each holding a part of the data. All of them call the same operations in
 /// the same order.
 ///
 /// Integer addition is associative, so a sum has the same bits for any number of ranks. Everything else travels as bytes
@@ -21,12 +22,29 @@ pub trait Comm: Send + Sync {
     fn sum_integers(&self, values: &mut [i64]);
     /// What each rank brings, on every rank.
     fn all_gather(&self, own: &[u8]) -> Vec<Vec<u8>>;
+    /// [`Comm::all_gather`] where every rank knows how many bytes each brings: what need not be told first.
+    fn all_gather_known(&self, own: &[u8], lengths: &[usize]) -> Vec<Vec<u8>> {
+        assert_eq!((own.len(), self.size()), (lengths[self.rank()], lengths.len()), "what is brought is as was said");
+        self.all_gather(own)
+    }
     /// What each rank brings, on rank 0; nothing elsewhere.
     fn gather(&self, own: &[u8]) -> Vec<Vec<u8>>;
     /// Replaces `bytes` on every rank by those of rank 0.
     fn broadcast(&self, bytes: &mut Vec<u8>);
     /// Hands parcel r to rank r; returns what each rank had for this one.
     fn exchange(&self, parcels: Vec<Vec<u8>>) -> Vec<Vec<u8>>;
+    /// Sums of `values` over ranks, wrapping, of which rank r gets the r-th stretch alone.
+    fn scatter_sums(&self, values: &[i64], stretches: &[Range<usize>]) -> Vec<i64> {
+        let parcel = |stretch: &Range<usize>| {
+            let bits: Vec<u64> = values[stretch.clone()].iter().map(|x| *x as u64).collect();
+            u64::write(&bits)
+        };
+        let mut sums = vec![0_i64; stretches[self.rank()].len()];
+        for part in self.exchange(stretches.iter().map(parcel).collect()) {
+            sums.iter_mut().zip(u64::read(&part)).for_each(|(sum, x)| *sum = sum.wrapping_add(x as i64));
+        }
+        sums
+    }
     /// The ranks that give the same colour, in their order, as a group of their own.
     fn split(&self, colour: usize) -> Arc<dyn Comm>;
     /// What this rank has sent so far.
@@ -96,7 +114,19 @@ impl Comm for Solo {
 
 /// Numbers of every rank, one rank after the other.
 pub fn all_gather_values<E: Element>(comm: &dyn Comm, own: &[E]) -> Vec<E> {
+    if comm.size() == 1 {
+        return own.to_vec();
+    }
     comm.all_gather(&E::write(own)).iter().flat_map(|bytes| E::read(bytes)).collect()
+}
+
+/// [`all_gather_values`] where every rank knows how many numbers each brings.
+pub fn all_gather_known_values<E: Element>(comm: &dyn Comm, own: &[E], lengths: impl Iterator<Item = usize>) -> Vec<E> {
+    if comm.size() == 1 {
+        return own.to_vec();
+    }
+    let lengths: Vec<usize> = lengths.map(|length| length * size_of::<E>()).collect();
+    comm.all_gather_known(&E::write(own), &lengths).iter().flat_map(|bytes| E::read(bytes)).collect()
 }
 
 /// Rank 0 computes, all others are told: for what is small, iterative, and might differ between kinds of processors.

@@ -2,7 +2,6 @@
 
 use super::coverage::{Truth, coverage};
 use crate::chain::posterior::unit_images;
-use crate::comm::Solo;
 use crate::data::read::npy::{read_npy_f32, read_npy_f64};
 use crate::data::{Mask, Observations, Preprocessing, Rows};
 use crate::error::{Error, Result};
@@ -13,7 +12,7 @@ use crate::numeric::linalg::{Real, symmetric_eigen};
 use crate::pca;
 use crate::run::settings::Precision;
 use crate::simulation::Simulation;
-use crate::spectral::load::{Place, training_rows};
+use crate::spectral::load::all_rows;
 use crate::spectral::{SpectralData, weighted_rows};
 use crate::structure::{Direction, Shelf, Spectrum, Structure};
 use crate::summary::Fitted;
@@ -158,7 +157,7 @@ fn recovery_error(cosines: &[f64]) -> f64 {
 fn raw_rows<R: Real>(path: &Path, structure: &Arc<Structure>, mask: &Mask) -> Result<SpectralData<R>> {
     let mut observations = Observations::open(&[path.to_path_buf()])?;
     observations.set_mask(mask.clone());
-    Ok(training_rows(&observations, structure, &Preprocessing::nothing(), None, Place::Memory, &Solo)?.data)
+    Ok(all_rows(&observations, structure, &Preprocessing::nothing(), None)?.data)
 }
 
 fn heldout_error(fitted: &Fitted, folder: &Path) -> Result<f64> {

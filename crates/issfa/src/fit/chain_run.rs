@@ -138,7 +138,7 @@ fn earlier<R: Real>(
 
 /// A state with all features in one place and at all modes, on rank 0 alone.
 fn gathered<R: Real>(model: &Model<R>, coarse: Option<&Coarse<R>>, state: &State<R>) -> Option<State<R>> {
-    coarse.map_or_else(|| state.gathered(model.comm.as_ref()), |coarse| coarse.gathered(state))
+    coarse.map_or_else(|| state.gathered(model.data.sharing()), |coarse| coarse.gathered(state))
 }
 
 impl<'a, R: Real> ChainRun<'a, R> {
@@ -156,7 +156,7 @@ impl<'a, R: Real> ChainRun<'a, R> {
             let Position { sweep, mut state } = ranks::hand_out(&prepared.model, checkpoint)?;
             let coarse = prepared.coarse_after(sweep);
             if let Some(coarse) = &coarse {
-                state = coarse.take(state);
+                state = coarse.take(state, &prepared.model);
             }
             (account, coarse, Position { sweep, state })
         } else {
@@ -198,7 +198,7 @@ impl<'a, R: Real> ChainRun<'a, R> {
             let to_go = total - self.chain.sweep + watcher.sweeps_to_come;
             watcher.observer.sweep(&row, total, start.elapsed().mul_f64(to_go as f64 / done as f64));
             let own = watcher.next(self.chain.sweep < total, saved.1);
-            match ranks::agree(self.prepared.model.comm.as_ref(), &self.chain, own)? {
+            match ranks::agree(self.model().data.sharing(), &self.chain, own)? {
                 Next::GoOn => {}
                 Next::Save => {
                     self.save(sink)?;
@@ -221,19 +221,23 @@ impl<'a, R: Real> ChainRun<'a, R> {
         self.account
     }
 
+    /// The model that the chain is at.
+    fn model(&self) -> &Model<R> {
+        self.coarse.as_ref().map_or(&self.prepared.model, |coarse| &coarse.model)
+    }
+
     fn one_sweep(&mut self, sink: &mut Option<Box<dyn Sink>>) -> Result<TraceRow> {
         let start = Instant::now();
         let prepared = self.prepared;
-        let comm = prepared.model.comm.as_ref();
-        let sent_before = comm.traffic().n_bytes;
         if prepared.about.checked.coarse_sweeps().is_none_or(|n_coarse| self.chain.sweep >= n_coarse) {
             self.take_in_all_modes();
         }
+        let sent_before = self.model().data.sharing().traffic().n_bytes;
         let (model, info) = match &self.coarse {
             Some(coarse) => (&coarse.model, self.chain.coarse_step(&coarse.model, &self.schedule)?),
             None => (&prepared.model, self.chain.step(&prepared.model, &self.schedule)?),
         };
-        let sent = comm.traffic().n_bytes - sent_before;
+        let sent = model.data.sharing().traffic().n_bytes - sent_before;
         let mut row = TraceRow::new(model, &self.chain.state, &info, prepared.units());
         let sweep = self.chain.sweep;
         if self.schedule.keeps(sweep) {
@@ -280,7 +284,7 @@ impl<'a, R: Real> ChainRun<'a, R> {
         let means = Draws::retains(self.n_kept, settings.keep_draws)
             .then(|| features::conditional_means(&prepared.model, &self.chain.state).gathered(comm));
         // Where nothing is shared, the state is whole as it is.
-        let gathered = if comm.size() > 1 { self.chain.state.gathered(comm) } else { None };
+        let gathered = if comm.size() > 1 { self.chain.state.gathered(prepared.model.data.sharing()) } else { None };
         let (Some(account), Some(sink)) = (&mut self.account, sink) else { return Ok(()) };
         let state = gathered.as_ref().unwrap_or(&self.chain.state);
         account.posterior.add(state, &about.shown(), settings.exceed);

@@ -1,6 +1,5 @@
 //! Rows left out of a fit whose residual is traced.
 
-use crate::comm::Solo;
 use crate::data::nifti::space::check_same_place;
 use crate::data::preprocess::MeansOf;
 use crate::data::{Missing, Observations, Preprocessing, Rows};
@@ -9,7 +8,7 @@ use crate::noise::{Filter, RunNoise, levels_of_new_rows};
 use crate::numeric::linalg::Real;
 use crate::run::inputs;
 use crate::run::settings::Settings;
-use crate::spectral::load::{Loaded, Place, training_rows};
+use crate::spectral::load::{Loaded, all_rows};
 use crate::structure::Structure;
 use std::sync::Arc;
 
@@ -67,5 +66,5 @@ pub(super) fn load_heldout<R: Real>(
     let levels = filter.map(|filter| levels_of_new_rows(filter, &observations, &as_new, recipe, MeansOf::Run));
     let levels = levels.transpose()?.unwrap_or_default();
     let noise = filter.map(|filter| RunNoise { filter, levels: &levels });
-    training_rows(&observations, structure, &as_new, noise, Place::Memory, &Solo)
+    all_rows(&observations, structure, &as_new, noise)
 }

@@ -7,7 +7,7 @@ use crate::kernels::few_rows;
 use crate::noise::Sample;
 use crate::numeric::linalg::Real;
 use crate::run::settings::{Checked, Settings, Start};
-use crate::spectral::{TILE, n_behind};
+use crate::spectral::{BAND, Cut, Layout, TILE, n_behind};
 use std::path::Path;
 
 /// Bytes that rows may take while they are prepared where nobody says how much is free.
@@ -28,20 +28,27 @@ pub fn memory_needed(
     settings: &Settings,
     n_ranks: usize,
 ) -> u64 {
+    let is_masked = n_columns < observations.n_sites() || observations.may_have_holes();
+    let cut = if is_masked { Cut::Tiles } else { Cut::TilesAndRows };
+    let layout = Layout::shared(n_rows, n_columns, BAND, cut, (0, n_ranks));
+    let [rows_here, columns_here] =
+        [layout.most_rows(), (layout.most_tiles().saturating_mul(TILE)).min(n_columns)].map(|n| n as u128);
     let sample = if settings.noise == "white" { 0 } else { Sample::n_bytes(n_rows, n_columns) };
     // Headers may claim more than can be counted with 64 bits.
     let [n_rows, n_columns, n_grid, n_runs, bytes, n_ranks] =
         [n_rows, n_columns, observations.n_sites(), observations.n_runs(), bytes, n_ranks].map(|n| n as u128);
     let cells = n_rows * n_columns;
-    let is_masked = n_columns < n_grid || observations.may_have_holes();
     let features = 64 * (n_grid * (2 * bytes + if is_masked { 40 } else { 0 }) + 20 * n_columns);
-    let data =
-        if settings.spill.is_some() { spilled_bytes(cells, n_rows, bytes, settings) } else { cells * bytes / n_ranks };
+    let data = if settings.spill.is_some() {
+        spilled_bytes(cells, rows_here, bytes, settings)
+    } else {
+        rows_here * columns_here * bytes
+    };
     let rows_looked_at = 2 * (few_rows::MOST_ASKED + few_rows::MOST_ROWS) as u128 * n_grid * bytes;
     let has_coarse = !is_masked && settings.start != Start::Full && settings.spill.is_none();
     let coarse = if has_coarse { cells * bytes / coarse::SHARE as u128 / n_ranks } else { 0 };
-    // Every thread adds up products of all rows with all features.
-    let products = 64 * 8 * n_rows * (3 + rayon::current_num_threads() as u128);
+    // Every thread adds up products of all rows that are here with all features.
+    let products = 64 * 8 * rows_here * (3 + rayon::current_num_threads() as u128);
     let nuisance = 2 * 8 * n_runs * n_columns * (1 + observations.covariates().n_columns() as u128);
     let reconstruction = if settings.reconstruct { 4 * n_rows * n_grid } else { 0 };
     let sampling = data + coarse + reconstruction + features + rows_looked_at + products;

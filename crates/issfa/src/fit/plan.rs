@@ -12,7 +12,7 @@ use crate::kernels::{Kernel, pair_rotation};
 use crate::numeric::linalg::Real;
 use crate::run::inputs;
 use crate::run::settings::{Checked, Precision};
-pub use crate::spectral::TILE;
+pub use crate::spectral::{BAND, TILE};
 use crate::structure::Shelf;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -79,6 +79,8 @@ pub struct OnRanks {
     pub n_ranks: usize,
     /// How many features.
     pub n_features: usize,
+    /// Lines of ranks that share rows between them; columns that share tiles.
+    pub grid: [usize; 2],
     /// Of rank 0, which needs most.
     pub memory_bytes: u64,
     /// What a rank brings to the messages of a sweep, on average.
@@ -121,6 +123,13 @@ struct Measured {
     n_theta: usize,
     is_partial: bool,
     has_holes: bool,
+}
+
+impl Measured {
+    /// Sites that take part over those of the grid, where cells were not observed.
+    fn part_seen(&self) -> Option<f64> {
+        self.is_partial.then_some(self.n_sites / self.n_grid)
+    }
 }
 
 /// Plans a fit. What cannot fit into memory is refused with both figures, as `fit` would.
@@ -208,10 +217,12 @@ impl Planned<'_> {
         let messages = cost::messages(&size, n_ranks);
         let kernels = kernel_seconds(&self.slices, self.n_rows, n_features);
         let seconds_of_work = cost::seconds_of_work(&kernels, &size, n_ranks);
-        let seconds_to_send = network.map_or(0.0, |network| cost::seconds_to_send(&messages, n_ranks, &network));
+        let seconds_to_send =
+            network.map_or(0.0, |network| cost::seconds_to_send(&messages, size.layout(n_ranks), &network));
         OnRanks {
             n_ranks,
             n_features,
+            grid: size.layout(n_ranks).shape(),
             memory_bytes,
             bytes_per_sweep: cost::bytes_per_rank(&messages) as u64,
             seconds_of_work,
@@ -220,19 +231,41 @@ impl Planned<'_> {
         }
     }
 
+    /// Changes of unique features that are proposed in a sweep: those from the prior are about as many for any number of rows.
+    fn proposals(&self, n_features: usize) -> f64 {
+        let larger = &self.slices[1];
+        let offers = |n_rows: usize, k: f64| {
+            offers::expected(n_rows, k.round() as usize, larger.density * k, larger.part_seen())
+        };
+        let from_prior = (larger.proposals - offers(larger.n_rows, larger.n_features)).max(0.0);
+        from_prior + offers(self.n_rows, n_features as f64)
+    }
+
+    /// Rows that are asked about features that few rows use: of these there are fewer than there might be looked at where there
+    /// are many rows.
+    fn asked(&self, n_features: usize) -> f64 {
+        let larger = &self.slices[1];
+        let asked = |n_rows: usize, k: f64| {
+            let most = few_rows::expected(n_rows, k.round() as usize, larger.part_seen());
+            most.min(few_rows::share_of_features(n_rows) * k) * few_rows::asked(n_rows, !larger.is_partial) as f64
+        };
+        larger.asked * asked(self.n_rows, n_features as f64) / asked(larger.n_rows, larger.n_features)
+    }
+
     fn size(&self, n_features: usize) -> Size {
         let (sweep, larger) = (&self.checked.settings.sweep, &self.slices[1]);
         Size {
             n_rows: self.n_rows,
             n_columns: self.n_sites,
+            band: BAND,
             n_grid: larger.is_partial.then_some(self.n_grid),
             has_holes: larger.has_holes,
             joint_every: sweep.joint_every,
             n_features,
             active_per_row: larger.density * n_features as f64,
-            proposals: larger.proposals,
+            proposals: self.proposals(n_features),
             turned_pairs: larger.turned_pairs,
-            asked: larger.asked,
+            asked: self.asked(n_features),
             row_sweeps: sweep.row_sweeps,
             birth_rounds: sweep.birth_rounds,
             n_theta: larger.n_theta,
@@ -303,8 +336,6 @@ struct Work {
     part_seen: Option<f64>,
 }
 
-/// Eigenvectors take so many times as long as as many products in a matrix product, and so many products for each n^3.
-const EIGENVECTORS: f64 = 15.0;
 /// Rows that are proposed unique features from the prior in a sweep, about.
 const BIRTH_PROPOSALS: f64 = 100.0;
 
@@ -312,9 +343,7 @@ impl Work {
     fn of(&self, kernel: &str, k: f64) -> f64 {
         let Work { n_rows, n_sites, density, .. } = *self;
         if kernel == Kernel::Features.name() {
-            // The pass over the data; rotations and products of features; eigenvectors of the smaller of W'W and W W'.
-            let pass = 2.0 * n_rows * n_sites * k;
-            return pass + 6.0 * n_sites * k * k + EIGENVECTORS * k.min(n_rows).powi(3);
+            return cost::parts_of_features(n_rows, n_sites, k).iter().sum();
         }
         if kernel == Kernel::SharedActivations.name() {
             // Each of a row's K updates may change K products.
@@ -348,12 +377,14 @@ fn kernel_seconds(slices: &[Measured; 2], n_rows: usize, n_features: usize) -> B
         let extra_rows = (whole.n_rows - half.n_rows).max(1) as f64;
         // The pass over whole rows is nearly all per row: what two noisy sweeps say must not hide that.
         let least = if grows && !whole.is_partial { LEAST_PER_ROW } else { 0.0 };
-        let most = seconds / whole.n_rows as f64;
+        // What looks at modes or counts alone is no matter of rows, whatever two noisy sweeps say.
+        let is_fixed =
+            [Kernel::Noise, Kernel::Theta, Kernel::IbpStrength, Kernel::IbpRepulsion].map(Kernel::name).contains(name);
+        let most = if is_fixed { 0.0 } else { seconds / whole.n_rows as f64 };
         let per_row = ((seconds - of(half, name)) / extra_rows).clamp(least * most, most);
         let at_all_rows = seconds + per_row * (n_rows as f64 - whole.n_rows as f64);
-        let Measured { n_sites, n_grid, density, is_partial, .. } = *whole;
-        let part_seen = is_partial.then_some(n_sites / n_grid);
-        let size = Work { n_rows: n_rows as f64, n_sites, density, part_seen };
+        let Measured { n_sites, density, .. } = *whole;
+        let size = Work { n_rows: n_rows as f64, n_sites, density, part_seen: whole.part_seen() };
         let work = |k: f64| size.of(name, k);
         (*name, at_all_rows * work(n_features as f64) / work(whole.n_features))
     };

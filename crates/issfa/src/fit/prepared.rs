@@ -231,7 +231,7 @@ impl<R: Real> Prepared<R> {
             (None, None) => Place::Memory,
         };
         let Loaded { data, domain, row_means } =
-            training_rows(&observations, &structure, &preprocessing, run_noise, place, comm.as_ref())?;
+            training_rows(&observations, &structure, &preprocessing, run_noise, place, &comm, ranks.band)?;
         let mut spectrum = Spectrum::new(&structure, &checked.curve);
         if let Some(filter) = &filter {
             spectrum = spectrum.with_factors(filter.powers().to_vec());

@@ -7,11 +7,12 @@ use crate::chain::Chain;
 use crate::comm::{Comm, Solo};
 use crate::error::{Error, Result, setting};
 use crate::model::{Model, State};
-use crate::numeric::bytes::{Bundle, Stored};
+use crate::numeric::bytes::{Bundle, Element, Stored};
 use crate::numeric::linalg::Real;
 use crate::run::checkpoint::Checkpoint;
 use crate::run::codec::{put_state, take_state};
 use crate::run::held::Held;
+use crate::spectral::{BAND, Sharing};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ pub struct Ranks {
     pub n_groups: usize,
     /// That of this rank.
     pub group: usize,
+    /// Rows of a band ([`BAND`] but in tests): ranks share whole bands, and results depend on its length, not on the ranks.
+    pub band: usize,
 }
 
 impl Ranks {
@@ -36,7 +39,7 @@ impl Ranks {
 
     /// All ranks share every chain.
     pub fn together(all: Arc<dyn Comm>) -> Ranks {
-        Ranks { own: all.clone(), all, n_groups: 1, group: 0 }
+        Ranks { own: all.clone(), all, n_groups: 1, group: 0, band: BAND }
     }
 
     /// Groups of `per_chain` ranks; unless it is given, as many groups as go into the ranks and the chains.
@@ -55,7 +58,7 @@ impl Ranks {
             return Ok(Ranks::together(all));
         }
         let group = all.rank() / per_chain;
-        Ok(Ranks { own: all.split(group), all, n_groups, group })
+        Ok(Ranks { own: all.split(group), all, n_groups, group, band: BAND })
     }
 
     /// Whether a chain (from 1) falls to this rank's group.
@@ -168,24 +171,36 @@ pub(super) fn broadcast_state<R: Real>(model: &Model<R>, known: Option<(u64, Sta
 /// The part of a whole state that belongs where the data are. Under a mask every rank has all features.
 pub(super) fn own_part<R: Real>(model: &Model<R>, mut state: State<R>) -> State<R> {
     state.features = model.domain.own_part(state.features, model.data.tiles());
+    state.loadings = state.loadings.part(model.data.rows_here());
     state
 }
 
-/// Compares the state with that of rank 0 and settles what comes next: a stop that any rank was asked for; else as the clock
-/// of rank 0 says.
-pub(super) fn agree<R: Real>(comm: &dyn Comm, chain: &Chain<R>, own: Next) -> Result<Next> {
+/// Compares what all ranks have with that of rank 0, the loadings of rows with those of the first rank that holds them, and,
+/// where several ranks hold the same tiles, the features there with those of the first; and settles what comes next: a stop
+/// that any rank was asked for; else as the clock of rank 0 says.
+pub(super) fn agree<R: Real>(sharing: &Sharing, chain: &Chain<R>, own: Next) -> Result<Next> {
+    let (comm, layout) = (sharing.all(), sharing.layout());
     if comm.size() == 1 {
         return Ok(own);
     }
-    let mut message = chain.state.digest().to_le_bytes().to_vec();
+    let features = if layout.cuts_rows() { chain.state.features.digest() } else { 0 };
+    let digests = [chain.state.digest(), chain.state.loadings.digest(), features];
+    let mut message = u64::write(&digests);
     message.push(code(own));
     let all = comm.all_gather(&message);
-    let (digest, rank_0) = (&all[0][..8], next(all[0][8]));
-    if let Some(rank) = all.iter().position(|other| other[..8] != *digest) {
+    let digests = |rank: usize| [0, 8, 16].map(|at| &all[rank][at..at + 8]);
+    let differs = |&rank: &usize| {
+        let (at, [_, n_columns]) = (layout.of(rank), layout.shape());
+        let [common, rows, features] = digests(rank);
+        let as_others =
+            at.line().is_none_or(|line| rows == digests(line * n_columns)[1] && features == digests(at.column())[2]);
+        common != digests(0)[0] || !as_others
+    };
+    if let Some(rank) = (0..all.len()).find(differs) {
         return Err(Error::RanksDiverged { rank, sweep: chain.sweep });
     }
-    let stop = Next::End(Ending::Stopped);
-    Ok(if all.iter().any(|other| next(other[8]) == stop) { stop } else { rank_0 })
+    let (stop, last) = (Next::End(Ending::Stopped), all[0].len() - 1);
+    Ok(if all.iter().any(|other| next(other[last]) == stop) { stop } else { next(all[0][last]) })
 }
 
 fn code(next: Next) -> u8 {

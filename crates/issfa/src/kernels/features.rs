@@ -24,9 +24,14 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
 
 /// The basis that diagonalises `W'W`; where there are more features than rows, the part of it that rows tell of.
 fn rotation<R: Real>(model: &Model<R>, state: &State<R>) -> Eigen {
-    let (n, loadings) = (state.n_features(), &state.loadings);
+    let (n, sharing) = (state.n_features(), model.data.sharing());
+    let eigen = if n > state.loadings.n_rows() {
+        state.loadings.gathered(sharing).map(|loadings| thin_rotation(&loadings))
+    } else {
+        state.loadings.gram_on_rank_0(sharing).map(|gram| symmetric_eigen(&gram, n))
+    };
     let numbers = told_by_rank_0(model.comm.as_ref(), || {
-        let eigen = if n > loadings.n_rows() { thin_rotation(loadings) } else { symmetric_eigen(&loadings.gram(), n) };
+        let eigen = eigen.expect("rank 0 has it");
         [eigen.values, eigen.vectors].concat()
     });
     let n_values = numbers.len() / (n + 1);
@@ -91,7 +96,9 @@ pub fn update_one_by_one<R: Real>(
     projections: &mut Projections<R>,
     turn: &Turn,
 ) -> Info {
-    let (gram, precisions) = (state.loadings.gram(), model.spectrum.precisions(&state.theta()));
+    let gram = state.loadings.gram_on_rank_0(model.data.sharing());
+    let gram = told_by_rank_0(model.comm.as_ref(), || gram.expect("rank 0 has it"));
+    let precisions = model.spectrum.precisions(&state.theta());
     // Storage order tells ages, so the order of the scan is drawn anew, and is the same for all modes.
     let mut order: Vec<usize> = (0..state.n_features()).collect();
     order.shuffle(&mut turn.streams.stream(Purpose::FeatureOrder, 0, 0));

@@ -23,8 +23,9 @@ pub mod weight_precisions;
 
 use crate::model::{Model, NormalPrior, State};
 use crate::numeric::linalg::Real;
-use crate::rng::Streams;
+use crate::rng::{Purpose, Streams};
 use crate::spectral::Projections;
+use std::ops::Range;
 
 /// Where in a chain a kernel runs.
 #[derive(Clone, Copy, Debug)]
@@ -183,18 +184,29 @@ struct WeightMoments {
     squares: f64,
 }
 
-/// The moments of every feature, with local precisions drawn from `stream`.
-fn weight_moments<R>(model: &Model<R>, state: &State<R>, stream: &mut impl rand::Rng) -> Vec<WeightMoments> {
-    let mut moments = vec![WeightMoments::default(); state.weight_means.len()];
-    for entry in state.loadings.rows().iter().flatten() {
-        let (feature, weight) = (entry.feature, entry.weight);
-        let prior = NormalPrior { mean: state.weight_means[feature], precision: state.weight_precisions[feature] };
-        let local = local_precisions::draw(model.priors.weight_tails, prior, Some(weight), stream);
-        let moment = &mut moments[feature];
-        moment.n_active += 1.0;
-        moment.mass += local;
-        moment.sum += local * weight;
-        moment.squares += local * (weight - prior.mean).powi(2);
-    }
-    moments
+/// The moments of every feature, with local precisions drawn from streams of `purpose`, one a band of rows. All ranks together.
+fn weight_moments<R>(model: &Model<R>, state: &State<R>, streams: &Streams, purpose: Purpose) -> Vec<WeightMoments>
+where
+    R: Real,
+{
+    let (n, sharing) = (state.weight_means.len(), model.data.sharing());
+    let of_band = |(band, rows): (usize, Range<usize>)| {
+        let mut stream = streams.stream(purpose, 0, local_precisions::STREAMS + band as u64);
+        let mut moments = vec![0.0; 4 * n];
+        for entry in state.loadings.some(rows).iter().flatten() {
+            let (feature, weight) = (entry.feature, entry.weight);
+            let prior = NormalPrior { mean: state.weight_means[feature], precision: state.weight_precisions[feature] };
+            let local = local_precisions::draw(model.priors.weight_tails, prior, Some(weight), &mut stream);
+            let moment = &mut moments[4 * feature..4 * feature + 4];
+            moment[0] += 1.0;
+            moment[1] += local;
+            moment[2] += local * weight;
+            moment[3] += local * (weight - prior.mean).powi(2);
+        }
+        moments
+    };
+    let bands: Vec<Vec<f64>> = sharing.layout().bands_here().map(of_band).collect();
+    let sums = sharing.sum_of_bands(4 * n, &bands);
+    let of_feature = |&[n_active, mass, sum, squares]: &[f64; 4]| WeightMoments { n_active, mass, sum, squares };
+    sums.as_chunks::<4>().0.iter().map(of_feature).collect()
 }

@@ -6,17 +6,15 @@
 //! on the state would bias the posterior.
 
 use super::{Info, Phase, Turn, local_precisions, refresh};
-use crate::comm::{Comm, part_of};
 use crate::model::{Entry, Model, NormalPrior, State, ibp};
 use crate::numeric::bytes::Element;
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Stream, Streams};
-use crate::spectral::Projections;
+use crate::spectral::{Layout, Projections, Sharing};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use rand_distr::{Distribution, StandardNormal};
-use std::ops::Range;
 
 /// Rows that share a random stream and a piece of work.
 const ROW_CHUNK: usize = 32;
@@ -102,25 +100,35 @@ pub(crate) fn update_in_order<R: Real>(
     if !projections.features_are_fresh() {
         refresh(model, state, projections);
     }
-    let n_rows = state.loadings.n_rows();
     let n_row_sweeps = match turn.phase {
         Phase::BurnIn | Phase::Settling => model.row_sweeps.max(BURN_IN_ROW_SWEEPS),
         Phase::Sampling => model.row_sweeps,
     };
     for row_sweep in 0..n_row_sweeps {
-        let mut shuffled: Vec<usize> = (0..n_rows).collect();
-        shuffled.shuffle(&mut turn.streams.stream(Purpose::RowSplit, row_sweep, 0));
-        let mut in_first = vec![false; n_rows];
-        shuffled[..n_rows / 2].iter().for_each(|&row| in_first[row] = true);
+        let in_first = first_half(model.data.layout(), row_sweep, &turn.streams);
         for half in 0..2 {
             let changing: Vec<bool> = in_first.iter().map(|&first| first == (half == 0)).collect();
             let (part, tails) = (2 * row_sweep + half, model.priors.weight_tails);
             let half = Half { streams: &turn.streams, part, changing: &changing, tails };
-            half.update(model.comm.as_ref(), state, projections, &arrange);
+            half.update(model.data.sharing(), state, projections, &arrange);
         }
     }
     projections.loadings_changed();
     Info::default()
+}
+
+/// Which of the rows here change first: half of every band.
+fn first_half(layout: Layout, row_sweep: u32, streams: &Streams) -> Vec<bool> {
+    let mut in_first = vec![false; layout.rows_here().len()];
+    for (band, rows) in layout.bands_here() {
+        let mut shuffled: Vec<usize> = (0..rows.len()).collect();
+        // Index 1 is for features.
+        let index = if band == 0 { 0 } else { 1 + band as u64 };
+        shuffled.shuffle(&mut streams.stream(Purpose::RowSplit, row_sweep, index));
+        let first = rows.start - layout.rows_here().start;
+        shuffled[..rows.len() / 2].iter().for_each(|&row| in_first[first + row] = true);
+    }
+    in_first
 }
 
 /// The rows that change while the others stand still.
@@ -128,7 +136,7 @@ struct Half<'a> {
     streams: &'a Streams,
     /// Numbers the streams of this half within the sweep.
     part: u32,
-    /// By row.
+    /// By row, of those here.
     changing: &'a [bool],
     /// Of Student weights.
     tails: Option<f64>,
@@ -137,29 +145,28 @@ struct Half<'a> {
 impl Half<'_> {
     fn update<R: Real>(
         &self,
-        comm: &dyn Comm,
+        sharing: &Sharing,
         state: &mut State<R>,
         projections: &Projections<R>,
         arrange: impl Fn(&mut [usize], &mut Stream),
     ) {
         let Half { streams, part, changing, tails } = *self;
         let mut stream = streams.stream(Purpose::RowSplit, part, 1);
-        let terms = feature_terms(state, tails, projections, changing, &mut stream);
+        let terms = feature_terms(state, tails, projections, used_outside(state, changing, sharing), &mut stream);
         let features: Vec<ReadyTerms> = terms.iter().map(ReadyTerms::new).collect();
         let mut order: Vec<usize> = (0..features.len()).collect();
         arrange(&mut order, &mut stream);
-        state.loadings.edit_rows(|rows| {
-            let own = own_chunks(rows.len(), comm);
-            let here = own.start * ROW_CHUNK..(own.end * ROW_CHUNK).min(rows.len());
-            let chunks = rows[here.clone()].chunks_mut(ROW_CHUNK).enumerate();
-            let chunks = chunks.map(|(at, rows)| (own.start + at, rows));
+        let (first, own) = (sharing.layout().rows_here().start, sharing.layout().own_rows());
+        state.loadings.edit_rows(sharing, |rows| {
+            let chunks = rows[own.start - first..own.end - first].chunks_mut(ROW_CHUNK).enumerate();
+            let chunks = chunks.map(|(at, rows)| (own.start / ROW_CHUNK + at, rows));
             let work = |scratch: &mut RowScratch, (chunk, rows): (usize, &mut [Vec<Entry>])| {
                 let mut stream = streams.stream(Purpose::SharedActivations, part, chunk as u64);
                 let mut local =
                     streams.stream(Purpose::SharedActivations, part, local_precisions::STREAMS + chunk as u64);
                 for (offset, entries) in rows.iter_mut().enumerate() {
                     let row = chunk * ROW_CHUNK + offset;
-                    if !changing[row] {
+                    if !changing[row - first] {
                         continue;
                     }
                     let own = own_terms(&terms, projections.own_gram(row), entries, &mut local);
@@ -173,29 +180,25 @@ impl Half<'_> {
                 }
             };
             share(chunks, RowScratch::default, work);
-            if comm.size() > 1 {
-                hand_round(comm, rows, here, changing);
+            if sharing.same_rows().size() > 1 {
+                hand_round(sharing, rows, changing);
             }
         });
     }
 }
 
-/// The chunks of rows that fall to this rank.
-fn own_chunks(n_rows: usize, comm: &dyn Comm) -> Range<usize> {
-    part_of(n_rows.div_ceil(ROW_CHUNK), comm.rank(), comm.size())
-}
-
-/// Every rank tells the others what became of its rows.
-fn hand_round(comm: &dyn Comm, rows: &mut [Vec<Entry>], here: Range<usize>, changing: &[bool]) {
-    let changed = || here.clone().filter(|&row| changing[row]).map(|row| &rows[row]);
+/// Every rank tells those that hold the same rows what became of its own.
+fn hand_round(sharing: &Sharing, rows: &mut [Vec<Entry>], changing: &[bool]) {
+    let (layout, comm) = (sharing.layout(), sharing.same_rows());
+    let (first, own) = (layout.rows_here().start, layout.own_rows());
+    let changed = || (own.start - first..own.end - first).filter(|&row| changing[row]).map(|row| &rows[row]);
     let counts: Vec<u32> = changed().map(|row| row.len() as u32).collect();
     let features: Vec<u32> = changed().flatten().map(|entry| entry.feature as u32).collect();
     let weights: Vec<f64> = changed().flatten().map(|entry| entry.weight).collect();
-    let own = [u32::write(&counts), u32::write(&features), f64::write(&weights)].concat();
+    let message = [u32::write(&counts), u32::write(&features), f64::write(&weights)].concat();
     let mut to_fill = (0..rows.len()).filter(|&row| changing[row]).collect::<Vec<_>>().into_iter();
-    for (rank, bytes) in comm.all_gather(&own).iter().enumerate() {
-        let chunks = part_of(rows.len().div_ceil(ROW_CHUNK), rank, comm.size());
-        let end = (chunks.end * ROW_CHUNK).min(rows.len());
+    for (theirs, bytes) in layout.own_rows_of_line().iter().zip(comm.all_gather(&message)) {
+        let end = theirs.end - first;
         let n_rows = to_fill.as_slice().partition_point(|&row| row < end);
         let (counts, entries) = bytes.split_at(4 * n_rows);
         let (features, weights) = entries.split_at(entries.len() / 3);
@@ -231,19 +234,25 @@ fn own_terms(
     Some(terms.iter().enumerate().map(own).collect())
 }
 
+/// Which features some row uses that stands still.
+fn used_outside<R: Real>(state: &State<R>, changing: &[bool], sharing: &Sharing) -> Vec<bool> {
+    let mut used = vec![0; state.n_features()];
+    for (entries, _) in state.loadings.rows().iter().zip(changing).filter(|(_, changing)| !**changing) {
+        entries.iter().for_each(|entry| used[entry.feature] = 1);
+    }
+    sharing.sum_over_lines(&mut used);
+    used.into_iter().map(|n_lines| n_lines > 0).collect()
+}
+
 /// Draws each feature's probability and collects its terms; features that no row outside uses keep their activations.
 fn feature_terms<R: Real>(
     state: &State<R>,
     tails: Option<f64>,
     projections: &Projections<R>,
-    changing: &[bool],
+    used_outside: Vec<bool>,
     stream: &mut impl rand::Rng,
 ) -> Vec<FeatureTerms> {
     let k = state.n_features();
-    let mut used_outside = vec![false; k];
-    for (entries, _) in state.loadings.rows().iter().zip(changing).filter(|(_, changing)| !**changing) {
-        entries.iter().for_each(|entry| used_outside[entry.feature] = true);
-    }
     let (n_rows, counts) = (state.loadings.n_rows(), state.loadings.counts());
     let mut prepare = |feature: usize| {
         let ln_prior_odds =

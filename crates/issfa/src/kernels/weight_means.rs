@@ -1,6 +1,5 @@
 //! The mean weight tau_k of each feature, over its active rows \[M10\].
 
-use super::local_precisions::STREAMS;
 use super::{Info, Turn, weight_moments};
 use crate::model::simulate::normal;
 use crate::model::{Model, NormalPrior, State, WeightMeanPrior};
@@ -17,8 +16,8 @@ pub fn conditional(prior: NormalPrior, weight_precision: f64, n_active: f64, sum
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, turn: &Turn) -> Info {
     let WeightMeanPrior::Normal(prior) = model.priors.weight_mean else { return Info::default() };
     let mut stream = turn.streams.stream(Purpose::WeightMeans, 0, 0);
-    let mut local = turn.streams.stream(Purpose::WeightMeans, 0, STREAMS);
-    for (feature, moments) in weight_moments(model, state, &mut local).into_iter().enumerate() {
+    for (feature, moments) in weight_moments(model, state, &turn.streams, Purpose::WeightMeans).into_iter().enumerate()
+    {
         let given = conditional(prior, state.weight_precisions[feature], moments.mass, moments.sum);
         state.weight_means[feature] = given.mean + normal(&mut stream) / given.precision.sqrt();
     }

@@ -2,12 +2,19 @@
 
 use rand::RngExt;
 use rand_distr::{Beta, Distribution, Poisson};
-use statrs::function::gamma::ln_gamma;
+use statrs::function::gamma::{digamma, ln_gamma};
 
 /// `H_T(beta) = sum_{i=1..T} beta / (i + beta - 1)`: the expected number of features is `alpha H_T(beta)`.
 pub fn expected_features_per_strength(n_rows: usize, repulsion: f64) -> f64 {
-    (0..n_rows).map(|i| repulsion / (i as f64 + repulsion)).sum()
+    let one_by_one: f64 = (0..n_rows.min(ADDED)).map(|i| repulsion / (i as f64 + repulsion)).sum();
+    if n_rows <= ADDED {
+        return one_by_one;
+    }
+    one_by_one + repulsion * (digamma(n_rows as f64 + repulsion) - digamma(ADDED as f64 + repulsion))
 }
+
+/// Terms of that sum that are added one by one; the rest is a difference of digamma functions.
+const ADDED: usize = 4096;
 
 /// `ln B(m, T - m + beta)`: a feature used by `count` of `n_rows` rows contributes `alpha beta` times its exponential.
 pub fn ln_column_weight(count: usize, n_rows: usize, repulsion: f64) -> f64 {
@@ -30,18 +37,39 @@ pub fn draw_ln_odds(count: usize, n_rows: usize, repulsion: f64, stream: &mut im
 
 /// A Poisson draw; small rates by inversion, which costs one uniform number.
 pub fn draw_poisson(rate: f64, stream: &mut impl rand::Rng) -> usize {
-    if rate > 30.0 {
-        return Poisson::new(rate).map_or(0, |poisson| poisson.sample(stream) as usize);
+    Counts::new(rate).draw(stream)
+}
+
+/// Poisson draws of one rate.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts {
+    rate: f64,
+    /// The probability of none.
+    none: f64,
+}
+
+impl Counts {
+    /// Of this rate.
+    pub fn new(rate: f64) -> Counts {
+        Counts { rate, none: (-rate).exp() }
     }
-    let uniform: f64 = stream.random();
-    let (mut count, mut probability) = (0, (-rate).exp());
-    let mut cumulative = probability;
-    while uniform > cumulative && count < 1000 {
-        count += 1;
-        probability *= rate / count as f64;
-        cumulative += probability;
+
+    /// One of them.
+    pub fn draw(&self, stream: &mut impl rand::Rng) -> usize {
+        let Counts { rate, none } = *self;
+        if rate > 30.0 {
+            return Poisson::new(rate).map_or(0, |poisson| poisson.sample(stream) as usize);
+        }
+        let uniform: f64 = stream.random();
+        let (mut count, mut probability) = (0, none);
+        let mut cumulative = probability;
+        while uniform > cumulative && count < 1000 {
+            count += 1;
+            probability *= rate / count as f64;
+            cumulative += probability;
+        }
+        count
     }
-    count
 }
 
 /// Draws the rows' feature lists in turn; features are numbered by first appearance.
@@ -99,6 +127,8 @@ mod tests {
         let total = 2.0 * rate(1) + rate(2);
         assert!((total - strength * expected_features_per_strength(2, repulsion)).abs() < 1e-12);
         assert!((rate(1) - unique_rate(2, strength, repulsion)).abs() < 1e-12);
+        let slow: f64 = (0..300_000).map(|i| repulsion / (i as f64 + repulsion)).sum();
+        assert!((expected_features_per_strength(300_000, repulsion) / slow - 1.0).abs() < 1e-12);
         let mut stream = Streams::once(2).stream(Purpose::Prior, 0, 0);
         let n = 100_000;
         let mut sums = [0.0; 2];

@@ -75,7 +75,7 @@ impl<R: Real> Model<R> {
         comm: Arc<dyn Comm>,
     ) -> Model<R> {
         assert_eq!(priors.ln_theta.len(), spectrum.n_parameters(), "a prior for each parameter of the curve");
-        let row_norms = squared_row_norms(&data, comm.as_ref()).iter().map(|x| x.sqrt()).collect();
+        let row_norms = squared_row_norms(&data).iter().map(|x| x.sqrt()).collect();
         Model {
             data,
             domain,

@@ -1,9 +1,8 @@
 //! The state of a chain: plain data, no generator, no derived quantity, no data matrix.
 
 use super::Loadings;
-use crate::comm::Comm;
 use crate::numeric::linalg::Real;
-use crate::spectral::FeatureSpectra;
+use crate::spectral::{FeatureSpectra, Sharing};
 use xxhash_rust::xxh3::Xxh3;
 
 /// One point of the posterior. Vectors over features share one order; a feature keeps its id for life.
@@ -64,17 +63,11 @@ impl<R: Real> State<R> {
         self.next_feature_id - 1
     }
 
-    /// A checksum of everything that all ranks hold alike: all but the features themselves.
+    /// A checksum of everything that all ranks hold alike: all but the features themselves, and the loadings of rows.
     pub fn digest(&self) -> u64 {
         let mut hasher = Xxh3::new();
         let mut add = |bits: u64| hasher.update(&bits.to_le_bytes());
-        for entries in self.loadings.rows() {
-            add(entries.len() as u64);
-            for entry in entries {
-                add(entry.feature as u64);
-                add(entry.weight.to_bits());
-            }
-        }
+        self.loadings.counts().iter().for_each(|count| add(*count as u64));
         self.feature_ids.iter().for_each(|id| add(*id));
         add(self.next_feature_id);
         let numbers = self.weight_means.iter().chain(&self.weight_precisions).chain(&self.ln_theta);
@@ -83,14 +76,15 @@ impl<R: Real> State<R> {
         hasher.digest()
     }
 
-    /// The same state with all features in one place, on rank 0 alone.
-    pub fn gathered(&self, comm: &dyn Comm) -> Option<State<R>> {
-        let features = self.features.gathered(comm)?;
+    /// The same state with all features and all rows in one place, on rank 0 alone. All ranks together.
+    pub fn gathered(&self, sharing: &Sharing) -> Option<State<R>> {
+        let (features, loadings) = (self.features.gathered(sharing.all()), self.loadings.gathered(sharing));
+        let (features, loadings) = features.zip(loadings)?;
         // Nothing large is copied: the features are what is large.
-        let State { loadings, feature_ids, weight_means, weight_precisions, ln_theta, .. } = self;
+        let State { feature_ids, weight_means, weight_precisions, ln_theta, .. } = self;
         Some(State {
             features,
-            loadings: loadings.clone(),
+            loadings,
             feature_ids: feature_ids.clone(),
             weight_means: weight_means.clone(),
             weight_precisions: weight_precisions.clone(),

@@ -157,7 +157,7 @@ fn infer_uncertain<R: Real>(
 /// Projects new rows onto features, over the cells that they hold.
 fn project_rows<R: Real>(rows: &Loaded<R>, features: &FeatureSpectra<R>) -> Projections<R> {
     let data = &rows.data;
-    let norms: Vec<f64> = squared_row_norms(data, &Solo).iter().map(|x| x.sqrt()).collect();
+    let norms: Vec<f64> = squared_row_norms(data).iter().map(|x| x.sqrt()).collect();
     let nothing = Loadings::empty(data.n_rows());
     let pass = Pass { data, row_norms: &norms, loadings: &nothing, comm: &Solo };
     rows.domain.project(&pass, &mut features.clone())
@@ -225,7 +225,7 @@ pub fn mean_squared_residual<R: Real>(
     let known = Known { state, tails, means: features, scatter: None, left_out: &[] };
     let (rows, projections) = infer(heldout, &known, Effort::BRIEF, streams, &all_of(heldout));
     let k = state.n_features();
-    let squares = squared_row_norms(data, &Solo);
+    let squares = squared_row_norms(data);
     let residual = |(row, means): (usize, &RowMeans)| {
         let (w, g, c) = (&means.weights, projections.row(row), projections.gram_of(row));
         let linear: f64 = w.iter().zip(g).map(|(w, g)| w * g).sum();

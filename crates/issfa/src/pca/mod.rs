@@ -94,7 +94,7 @@ fn smaller_gram<R: Real>(data: &SpectralData<R>) -> Vec<f64> {
 
 /// The scores of rows on components: their inner products, row-major rows x components.
 pub fn scores<R: Real>(components: &Components<R>, data: &SpectralData<R>) -> Vec<f64> {
-    let norms: Vec<f64> = squared_row_norms(data, &Solo).iter().map(|x| x.sqrt()).collect();
+    let norms: Vec<f64> = squared_row_norms(data).iter().map(|x| x.sqrt()).collect();
     let nothing = Loadings::empty(data.n_rows());
     let pass = Pass { data, row_norms: &norms, loadings: &nothing, comm: &Solo };
     let projections = pass.project(&mut components.spectra.clone());

@@ -4,7 +4,6 @@ pub mod brain;
 pub mod noise;
 pub mod upright;
 
-use crate::comm::Solo;
 use crate::data::read::npy::read_npy_f32;
 use crate::data::{Array, Rows, memory, read};
 use crate::error::{Error, Result};
@@ -19,7 +18,7 @@ use crate::numeric::workers::share;
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::settings::Precision;
 use crate::run::trace::TraceRow;
-use crate::spectral::load::{Place, training_rows};
+use crate::spectral::load::all_rows;
 use crate::structure::{Direction, Spectrum, Structure};
 use crate::summary::Fitted;
 use crate::summary::features::{excess_kurtosis, read_images};
@@ -104,7 +103,7 @@ pub fn add_evidence(fitted: &mut Fitted, rows: Option<Rows>) -> Result<()> {
         memory::check(&format!("the eigenvalues of {n_rows} x {n_sites}"), needed)?;
         let (structure, preprocessing) = (&fitted.structure, &fitted.preprocessing);
         let noise = fitted.noise.as_ref().map(|filter| filter.of_training());
-        let rows = training_rows::<R>(&observations, structure, preprocessing, noise, Place::Memory, &Solo)?;
+        let rows = all_rows::<R>(&observations, structure, preprocessing, noise)?;
         let unit = fitted.noise.as_ref().map_or(preprocessing.factor, |filter| filter.reference().unit);
         Ok(EvidenceCurve::of(&rows.data, unit))
     }

@@ -1,84 +1,98 @@
 //! Data at some of their modes, gathered from where the rows are and shared out again.
 
-use super::load::{hand_over, lay_out};
-use super::{SpectralData, TILE, Tiles};
-use crate::comm::{Comm, part_of};
+use super::{Layout, SpectralData, TILE};
 use crate::numeric::linalg::Real;
 use std::ops::Range;
 
 /// Rows that a rank looks at together.
 const AT_ONCE: usize = 256;
 
-/// Data of whole rows at some modes (ascending).
-pub fn at_modes<R: Real>(data: &SpectralData<R>, modes: &[usize], comm: &dyn Comm) -> SpectralData<R> {
-    let (n_rows, size) = (data.n_rows(), comm.size());
-    let mut chosen = data.beside(n_rows, Tiles::shared(modes.len(), comm));
-    for first in (0..n_rows).step_by(AT_ONCE * size) {
-        let n = (n_rows - first).min(AT_ONCE * size);
-        let of_rank = |rank: usize| {
-            let part = part_of(n, rank, size);
-            first + part.start..first + part.end
-        };
-        let (first_row, values) = (of_rank(comm.rank()).start, some_rows(data, modes, comm, of_rank).concat());
-        if chosen.tiles().is_shared() {
-            hand_over(Some((first_row, &values[..])), &mut chosen, comm);
-        } else {
-            lay_out(&values, first_row, &mut chosen);
+/// Data of whole rows at some modes (ascending). All ranks together.
+pub fn at_modes<R: Real>(data: &SpectralData<R>, modes: &[usize]) -> SpectralData<R> {
+    let sharing = data.sharing().of_modes(modes.len());
+    let mut chosen = data.beside(&sharing);
+    let (from, to, comm) = (data.layout(), sharing.layout(), sharing.all());
+    let of_ranks = || (0..comm.size()).map(|rank| from.of(rank).rows_here().len());
+    for round in 0..of_ranks().max().unwrap_or(0).div_ceil(AT_ONCE) {
+        let parcel = |rank: usize| R::write(&some_cells(data, modes, &Overlap::new(modes, round, from, to.of(rank))));
+        let parcels = comm.exchange((0..comm.size()).map(parcel).collect());
+        for (rank, parcel) in parcels.iter().enumerate() {
+            put(&R::read(parcel), &Overlap::new(modes, round, from.of(rank), to), &mut chosen);
         }
     }
     chosen
 }
 
-/// Some rows, the part of each rank on that rank, at these modes wherever they are.
-fn some_rows<R: Real>(
-    data: &SpectralData<R>,
-    modes: &[usize],
-    comm: &dyn Comm,
-    of_rank: impl Fn(usize) -> Range<usize>,
-) -> Vec<Vec<R>> {
-    let here = data.tiles().owned_modes();
-    let places: Vec<(usize, usize)> =
-        modes.iter().filter(|mode| here.contains(mode)).map(|mode| (mode / TILE, mode % TILE)).collect();
-    let at = |row: usize| places.iter().map(move |&(tile, offset)| data.tile_row(tile, row)[offset]);
-    if comm.size() == 1 {
-        // Tile by tile: they may be in a file.
-        let mut rows = vec![Vec::with_capacity(places.len()); of_rank(0).len()];
-        for &(tile, offset) in &places {
-            rows.iter_mut().zip(of_rank(0)).for_each(|(values, row)| values.push(data.tile_row(tile, row)[offset]));
-        }
-        return rows;
+/// What one rank has in a round of what another is to get.
+struct Overlap {
+    rows: Range<usize>,
+    /// Places among the chosen modes.
+    places: Range<usize>,
+}
+
+impl Overlap {
+    fn new(modes: &[usize], round: usize, from: Layout, to: Layout) -> Overlap {
+        let (has, gets) = (from.rows_here(), to.rows_here());
+        let start = has.start + round * AT_ONCE;
+        let rows = start.max(gets.start)..(start + AT_ONCE).min(has.end).min(gets.end);
+        let (known, wanted) = (from.tiles().owned_modes(), to.tiles().owned_modes());
+        let place = |mode: usize| modes.partition_point(|other| *other < mode);
+        Overlap { rows, places: place(known.start).max(wanted.start)..place(known.end).min(wanted.end) }
     }
-    let parcels = (0..comm.size()).map(|rank| R::write(&of_rank(rank).flat_map(at).collect::<Vec<R>>()));
-    let parcels: Vec<Vec<R>> = comm.exchange(parcels.collect()).iter().map(|bytes| R::read(bytes)).collect();
-    let n_rows = of_rank(comm.rank()).len();
-    let piece = |parcel: &Vec<R>, row: usize| {
-        let width = parcel.len() / n_rows;
-        parcel[row * width..(row + 1) * width].to_vec()
-    };
-    // Ranks hold consecutive modes, so that this is their order.
-    (0..n_rows).map(|row| parcels.iter().flat_map(|parcel| piece(parcel, row)).collect()).collect()
+}
+
+/// Those cells, mode by mode: tiles may be in a file.
+fn some_cells<R: Real>(data: &SpectralData<R>, modes: &[usize], overlap: &Overlap) -> Vec<R> {
+    let Overlap { rows, places } = overlap;
+    let at = |mode: usize| rows.clone().map(move |row| data.tile_row(mode / TILE, row)[mode % TILE]);
+    places.clone().flat_map(|place| at(modes[place])).collect()
+}
+
+/// Puts cells in their places.
+fn put<R: Real>(cells: &[R], overlap: &Overlap, chosen: &mut SpectralData<R>) {
+    let Overlap { rows, places } = overlap;
+    if rows.is_empty() {
+        return;
+    }
+    let (tiles, first_row) = (chosen.tiles(), chosen.rows_here().start);
+    for (tile, values) in chosen.tiles_mut() {
+        let (modes, width) = (tiles.modes(tile), tiles.width(tile));
+        for place in places.start.max(modes.start)..places.end.min(modes.end) {
+            let column = &cells[(place - places.start) * rows.len()..][..rows.len()];
+            for (row, x) in rows.clone().zip(column) {
+                values[(row - first_row) * width + place - modes.start] = *x;
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::load::lay_out;
     use super::*;
     use crate::comm::local::Local;
+    use crate::spectral::{Cut, Sharing};
 
-    /// What rows of numbers are at some modes, on so many ranks.
+    /// What rows of numbers are at some modes, on so many ranks: the cells that each of them has.
     fn at_modes_on(size: usize, rows: &[Vec<f64>], modes: &[usize]) -> Vec<Vec<f64>> {
         let parts = Local::run(size, |comm| {
-            let mut data = SpectralData::<f64>::zeros(rows.len(), Tiles::shared(rows[0].len(), comm.as_ref()));
-            let here = data.tiles().owned_modes();
-            let values: Vec<f64> = rows.iter().flat_map(|row| row[here.clone()].to_vec()).collect();
+            let sharing = Sharing::between(&comm, rows.len(), rows[0].len(), 64, Cut::TilesAndRows);
+            let mut data = SpectralData::<f64>::in_memory(&sharing).unwrap();
+            let (here, rows_here) = (data.tiles().owned_modes(), data.rows_here());
+            let values: Vec<f64> = rows[rows_here.clone()].iter().flat_map(|row| row[here.clone()].to_vec()).collect();
             if !here.is_empty() {
-                lay_out(&values, 0, &mut data);
+                lay_out(&values, rows_here.start, &mut data);
             }
-            let chosen = at_modes(&data, modes, comm.as_ref());
-            let tiles = chosen.tiles();
+            let chosen = at_modes(&data, modes);
+            let (tiles, rows_here) = (chosen.tiles(), chosen.rows_here());
             let row = |row: usize| tiles.owned().flat_map(|tile| chosen.tile_row(tile, row).to_vec()).collect();
-            (0..rows.len()).map(row).collect::<Vec<Vec<f64>>>()
+            (rows_here.clone(), rows_here.map(row).collect::<Vec<Vec<f64>>>())
         });
-        (0..rows.len()).map(|row| parts.iter().flat_map(|part| part[row].clone()).collect()).collect()
+        let of_row = |row: usize| {
+            let holders = parts.iter().filter(|(here, _)| here.contains(&row));
+            holders.flat_map(|(here, rows)| rows[row - here.start].clone()).collect()
+        };
+        (0..rows.len()).map(of_row).collect()
     }
 
     #[test]
@@ -87,7 +101,7 @@ mod tests {
         let value = |row: usize, mode: usize| ((row * 37 + mode * 11) as f64 * 0.7).sin();
         let rows: Vec<Vec<f64>> = (0..300).map(|row| (0..1050).map(|mode| value(row, mode)).collect()).collect();
         let expected: Vec<Vec<f64>> = rows.iter().map(|row| modes.iter().map(|&mode| row[mode]).collect()).collect();
-        for size in [1, 2, 3, 7] {
+        for size in [1, 2, 3, 7, 9] {
             assert!(at_modes_on(size, &rows, &modes) == expected, "{size} ranks");
         }
     }

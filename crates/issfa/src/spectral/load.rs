@@ -1,6 +1,6 @@
 //! Rows into spectral tiles, as a stream: read a chunk, prepare and transform its rows in parallel, lay them out.
 
-use crate::comm::{Comm, all_gather_values, part_of};
+use crate::comm::{Comm, Solo, all_gather_values, part_of};
 use crate::data::preprocess::MeansOf;
 use crate::data::{Observations, Preprocessing};
 use crate::error::Result;
@@ -8,7 +8,7 @@ use crate::noise::{Filter, RunNoise};
 use crate::numeric::bytes::Element;
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
-use crate::spectral::{Ahead, Domain, SpectralData, TILE, Tiles};
+use crate::spectral::{Ahead, BAND, Cut, Domain, Sharing, SpectralData, TILE};
 use crate::structure::{Direction, Structure};
 use std::path::Path;
 use std::sync::Arc;
@@ -41,24 +41,39 @@ pub enum Place<'a, R> {
     File(&'a Path),
 }
 
-/// Loads the training rows, each centred by the means of its run. Each rank reads its share of rows, and ranks then exchange
-/// them for their shares of modes (or sites).
+/// [`training_rows`] in one process and in memory.
+pub fn all_rows<R: Real>(
+    observations: &Observations,
+    structure: &Arc<Structure>,
+    preprocessing: &Preprocessing,
+    noise: Option<RunNoise>,
+) -> Result<Loaded<R>> {
+    let alone: Arc<dyn Comm> = Arc::new(Solo);
+    training_rows(observations, structure, preprocessing, noise, Place::Memory, &alone, BAND)
+}
+
+/// Loads the training rows, each centred by the means of its run. Each rank reads some
+/// rows, and ranks then exchange them for their shares of modes (or sites) and bands.
 pub fn training_rows<R: Real>(
     observations: &Observations,
     structure: &Arc<Structure>,
     preprocessing: &Preprocessing,
     noise: Option<RunNoise>,
     place: Place<R>,
-    comm: &dyn Comm,
+    comm: &Arc<dyn Comm>,
+    band: usize,
 ) -> Result<Loaded<R>> {
     let (n_rows, n_columns) = (observations.n_rows(), observations.n_columns());
-    let holes = find_holes(observations, comm)?;
+    let holes = find_holes(observations, comm.as_ref())?;
     let domain = Domain::new(structure, observations.mask().sites(), holes);
-    let tiles = Tiles::shared(n_columns, comm);
+    // Where cells were not observed all ranks draw what is missing of the same rows.
+    let cut = if domain.is_whole() { Cut::TilesAndRows } else { Cut::Tiles };
+    let sharing = Sharing::between(comm, n_rows, n_columns, band, cut);
+    let (is_shared, comm) = (comm.size() > 1, comm.as_ref());
     let mut data = match place {
-        Place::Memory => SpectralData::in_memory(n_rows, tiles)?,
-        Place::Ahead(ahead) => SpectralData::made_ahead(n_rows, tiles, ahead)?,
-        Place::File(folder) => SpectralData::spilled(n_rows, tiles, folder)?,
+        Place::Memory => SpectralData::in_memory(&sharing)?,
+        Place::Ahead(ahead) => SpectralData::made_ahead(&sharing, ahead)?,
+        Place::File(folder) => SpectralData::spilled(&sharing, folder)?,
     };
     let covariates = observations.covariates();
     let mut row_means = Vec::new();
@@ -70,7 +85,7 @@ pub fn training_rows<R: Real>(
         let noise = noise.map(|noise| (noise.filter, noise.levels[run]));
         to_columns(values, n_columns, &domain, structure, noise, prepare);
         row_means.extend(means.values());
-        if tiles.is_shared() {
+        if is_shared {
             hand_over(Some((first_row, &*values)), &mut data, comm);
         } else {
             lay_out(values, first_row, &mut data);
@@ -79,7 +94,7 @@ pub fn training_rows<R: Real>(
         Ok(())
     })?;
     // Other ranks may have more chunks than this one.
-    while tiles.is_shared() && hand_over::<f64, R>(None, &mut data, comm) {}
+    while is_shared && hand_over::<f64, R>(None, &mut data, comm) {}
     let row_means = if preprocessing.centering.rows() { all_gather_values(comm, &row_means) } else { Vec::new() };
     Ok(Loaded { data, domain, row_means })
 }
@@ -101,23 +116,25 @@ impl RowMeans {
     }
 }
 
-/// One round of an exchange: gives every rank its modes of a chunk of rows, if there is one, and lays out what it gets.
+/// One round of an exchange: gives every rank its rows of a chunk at its modes, if there is one, and lays out what it gets.
 /// Returns whether any rank had something.
-pub(super) fn hand_over<E: Real, R: Real>(
-    chunk: Option<(usize, &[E])>,
-    data: &mut SpectralData<R>,
-    comm: &dyn Comm,
-) -> bool {
+fn hand_over<E: Real, R: Real>(chunk: Option<(usize, &[E])>, data: &mut SpectralData<R>, comm: &dyn Comm) -> bool {
     if !all_gather_values(comm, &[u32::from(chunk.is_some())]).contains(&1) {
         return false;
     }
-    let tiles = data.tiles();
+    let n_modes = data.n_modes();
     let parcel = |rank: usize| {
         let Some((first_row, spectra)) = chunk else { return Vec::new() };
-        let modes = tiles.of_rank(rank, comm.size()).owned_modes();
-        let values = spectra.chunks_exact(tiles.n_modes).flat_map(|row| &row[modes.clone()]);
-        let values: Vec<R> = values.map(|x| R::from_f64(x.to_f64())).collect();
-        [u64::write(&[first_row as u64]), R::write(&values)].concat()
+        let layout = data.layout().of(rank);
+        let (modes, theirs) = (layout.tiles().owned_modes(), layout.rows_here());
+        let end = first_row + spectra.len() / n_modes;
+        let (start, end) = (theirs.start.clamp(first_row, end), theirs.end.clamp(first_row, end));
+        if start >= end || modes.is_empty() {
+            return Vec::new();
+        }
+        let rows = spectra[(start - first_row) * n_modes..(end - first_row) * n_modes].chunks_exact(n_modes);
+        let values: Vec<R> = rows.flat_map(|row| &row[modes.clone()]).map(|x| R::from_f64(x.to_f64())).collect();
+        [u64::write(&[start as u64]), R::write(&values)].concat()
     };
     for parcel in comm.exchange((0..comm.size()).map(parcel).collect()).iter().filter(|parcel| !parcel.is_empty()) {
         let (first_row, values) = parcel.split_at(8);
@@ -176,9 +193,10 @@ pub fn to_columns(
     });
 }
 
-/// Copies a block of spectra, at the modes that are here, into their places in the tiles.
+/// Copies a block of spectra of rows that are here, at the modes that are here, into their places in the tiles.
 pub fn lay_out<E: Real, R: Real>(spectra: &[E], first_row: usize, data: &mut SpectralData<R>) {
-    let (n_rows, here) = (data.n_rows(), data.tiles().owned_modes());
+    let (n_rows, here) = (data.rows_here().len(), data.tiles().owned_modes());
+    let first_row = first_row - data.rows_here().start;
     let work = |_: &mut (), (tile, place): (usize, &mut [R])| {
         let width = place.len() / n_rows;
         let first = tile * TILE - here.start;

@@ -1,8 +1,8 @@
 //! The spectral domain: data and features as coefficients of modes, in tiles, and everything that sums over modes.
 //!
-//! Tiles of modes are the unit of work for threads and ranks. Large sums over tiles (`Y S'`, `S S'`) are added as
-//! fixed-point integers; small ones have a slot a tile and are added in tile order. Neither depends on who worked
-//! on which tile.
+//! Tiles of modes are the unit of work for threads, tiles and bands of rows that of ranks (`sharing`). Large sums over tiles
+//! (`Y S'`, `S S'`) are added as fixed-point integers; small ones have a slot a tile and are added in tile order; sums over
+//! rows have a slot a band and are added in the order of bands. None depends on who worked on what.
 
 mod chosen;
 mod domain;
@@ -11,6 +11,7 @@ pub mod loadings;
 mod pass;
 mod products;
 mod projections;
+mod sharing;
 mod some_tiles;
 mod statistics;
 mod storage;
@@ -25,7 +26,10 @@ pub use domain::{Domain, FeatureDraw, Outside};
 pub use loadings::{Entry, Loadings};
 pub use pass::{FeatureConditional, OneByOne, Pass};
 pub use projections::Projections;
-pub use statistics::{mode_energies, squared_row_norms, sum_over_some_tiles, sum_over_tiles, weighted_rows};
+pub use sharing::{BAND, Cut, Layout, OWN_CHUNK, Sharing};
+pub use statistics::{
+    mode_energies, squared_row_norms, sum_over_rows, sum_over_some_tiles, sum_over_tiles, weighted_rows, within,
+};
 pub use storage::n_behind;
 pub use tiles::{Ahead, FeatureSpectra, SpectralData, Tiles};
 pub use window::{Window, residuals_at_columns};

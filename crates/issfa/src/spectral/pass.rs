@@ -1,18 +1,21 @@
 //! The streaming pass: one visit of every tile of the data draws the features and collects all that the rows need.
 //!
 //! For each tile: the statistic `B = W'Y` (W is sparse), the joint draw of all features at the tile's modes, then
-//! `Y S'` and `S S'` into fixed-point sums and the explicit residual `Y - W S` into its slot.
+//! `Y S'` and `S S'` into fixed-point sums and the explicit residual `Y - W S` into its slots. Ranks that hold other rows of the
+//! same tile add up the statistic together and draw the same features.
 
 use super::products::{Packed, ROWS};
 use super::sums::{Exponents, Factors, FixedSums, bounding_exponent, exponent_holds};
-use super::tile_work::{AddStatistic, Columns, DrawOneByOne, DrawRotated, ProjectRows, RowEntries};
-use super::{FeatureSpectra, Projections, SpectralData};
+use super::tile_work::{AddStatistic, Columns, DrawOneByOne, DrawRotated, ProjectRows, RowEntries, add_bands};
+use super::{FeatureSpectra, Projections, Sharing, SpectralData, TILE};
 use crate::comm::Comm;
+use crate::numeric::bytes::Element;
 use crate::numeric::linalg::{Eigen, Real, View, multiply};
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Streams};
 use crate::spectral::Loadings;
 use rand_distr::{Distribution, StandardNormal};
+use std::ops::Range;
 
 /// What a pass reads.
 #[derive(Clone, Copy)]
@@ -79,28 +82,62 @@ impl<R: Real> Pass<'_, R> {
     }
 
     fn visit(&self, drawing: Option<(Law<R>, &Streams)>, spectra: &mut FeatureSpectra<R>) -> Projections<R> {
-        let drawing = drawing.map(|(law, streams)| Drawing { law, streams, columns: Columns::new(self.loadings) });
+        assert_eq!(self.loadings.here(), self.data.rows_here(), "loadings are known where the rows are");
+        let columns = || Columns::of_bands(self.loadings, self.data.layout());
+        let drawing = drawing.map(|(law, streams)| Drawing { law, streams, columns: columns() });
         Visit { pass: *self, entries: RowEntries::new(self.loadings), drawing }.run(spectra)
     }
 
     /// The mean of the features' conditional: what a draw scatters about.
     pub fn means(&self, conditional: &FeatureConditional) -> FeatureSpectra<R> {
-        let (data, k, columns) = (self.data, self.loadings.n_features(), Columns::new(self.loadings));
+        let (data, k) = (self.data, self.loadings.n_features());
+        let columns = Columns::of_bands(self.loadings, data.layout());
+        let known = self.statistics_of_column(&columns);
         let FeatureConditional { rotation, noise_variance, precisions } = *conditional;
         let vectors: Vec<R> = rotation.vectors.iter().map(|&x| R::from_f64(x)).collect();
         let mut means = FeatureSpectra::none(data.tiles());
         means.grow(k);
-        let scratch = || (pulp::Arch::new(), Vec::new(), Vec::new());
-        share(means.tiles_mut(), scratch, |(arch, statistic, rotated), (tile, place)| {
+        let scratch = || (pulp::Arch::new(), Vec::new(), Vec::new(), Vec::new());
+        share(means.tiles_mut(), scratch, |(arch, statistic, band, rotated), (tile, place)| {
             let modes = data.tiles().modes(tile);
             let width = modes.len();
             statistic.resize(k * width, R::zero());
-            arch.dispatch(AddStatistic { rows: data.tile(tile), width, columns: &columns, statistic });
+            match &known {
+                Some(known) => statistic.copy_from_slice(&known[tile - data.tiles().owned().start]),
+                None => add_bands(*arch, data, tile, &columns, (statistic, band)),
+            }
             let joint =
                 Joint { vectors: &vectors, values: &rotation.values, noise_variance, precisions: &precisions[modes] };
             joint.draw(*arch, statistic, rotated, &vec![0.0; k * width], place);
         });
         means
+    }
+
+    /// `W'Y` at each tile that is here, where other ranks hold other rows of it. All ranks of the column together.
+    fn statistics_of_column(&self, columns: &[Columns<R>]) -> Option<Vec<Vec<R>>> {
+        let (data, k, sharing) = (self.data, self.loadings.n_features(), self.data.sharing());
+        if !data.layout().cuts_rows() {
+            return None;
+        }
+        let tiles = data.tiles();
+        let n = k * tiles.owned_modes().len();
+        let mut bands = vec![vec![R::zero(); n]; columns.len()];
+        // Places by tile, then by band.
+        let mut places: Vec<Vec<&mut [R]>> = tiles.owned().map(|_| Vec::new()).collect();
+        for band in &mut bands {
+            let stretches = band.chunks_mut((k * TILE).max(1));
+            places.iter_mut().zip(stretches).for_each(|(places, stretch)| places.push(stretch));
+        }
+        share(tiles.owned().zip(places), pulp::Arch::new, |arch, (tile, places)| {
+            let (width, mut rows) = (tiles.width(tile), data.tile(tile));
+            for (columns, statistic) in columns.iter().zip(places) {
+                let (now, later) = rows.split_at(columns.n_rows() * width);
+                rows = later;
+                arch.dispatch(AddStatistic { rows: now, width, columns, statistic });
+            }
+        });
+        let sums = sharing.sum_over_bands(&bands);
+        Some(sums.chunks((k * TILE).max(1)).map(<[R]>::to_vec).collect())
     }
 }
 
@@ -162,7 +199,8 @@ struct Visit<'a, R> {
 struct Drawing<'a, R> {
     law: Law<'a, R>,
     streams: &'a Streams,
-    columns: Columns<R>,
+    /// Of each band that is here.
+    columns: Vec<Columns<R>>,
 }
 
 enum Law<'a, R> {
@@ -174,7 +212,7 @@ enum Law<'a, R> {
     OneByOne(&'a OneByOne<'a>),
 }
 
-/// The places of a tile: its features and its slots for the residual and the features' squared norms.
+/// The places of a tile: its features and its slots for the residual of each band and the features' squared norms.
 struct Place<'a, R> {
     tile: usize,
     features: &'a mut [R],
@@ -185,6 +223,7 @@ struct Place<'a, R> {
 struct Scratch<R> {
     arch: pulp::Arch,
     statistic: Vec<R>,
+    band: Vec<R>,
     rotated: Vec<R>,
     normals: Vec<f64>,
     packed: Packed<R>,
@@ -196,7 +235,8 @@ struct Scratch<R> {
 
 impl<R: Real> Visit<'_, R> {
     fn run(&self, spectra: &mut FeatureSpectra<R>) -> Projections<R> {
-        let rows: Vec<i32> = self.pass.row_norms.iter().map(|&norm| bounding_exponent(norm)).collect();
+        let here = self.pass.data.rows_here();
+        let rows: Vec<i32> = self.pass.row_norms[here].iter().map(|&norm| bounding_exponent(norm)).collect();
         let mut exponents: Vec<i32> =
             spectra.squared_norms(self.pass.comm).iter().map(|norm| bounding_exponent(norm.sqrt())).collect();
         let mut drawing = self.drawing.as_ref();
@@ -221,19 +261,20 @@ impl<R: Real> Visit<'_, R> {
         rows: &[i32],
         cols: &[i32],
     ) -> (Projections<R>, Vec<f64>) {
-        let (n_rows, k, n_tiles) =
-            (self.pass.data.n_rows(), spectra.n_features(), self.pass.data.tiles().owned().len());
+        let (layout, k) = (self.pass.data.layout(), spectra.n_features());
+        let (n_rows, n_slots) = (rows.len(), layout.bands_here().len() + k);
+        let known = drawing.and_then(|drawing| self.pass.statistics_of_column(&drawing.columns));
         let (data_factors, gram_factors) =
             (Exponents { rows, cols }.factors(), Exponents { rows: cols, cols }.factors());
-        let mut slots = vec![0.0; n_tiles * (k + 1)];
-        let places = spectra.tiles_mut().zip(slots.chunks_mut(k + 1));
+        let mut slots = vec![0.0; layout.tiles().owned().len() * n_slots];
+        let places = spectra.tiles_mut().zip(slots.chunks_mut(n_slots.max(1)));
         let places = places.map(|((tile, features), slots)| Place { tile, features, slots });
         let scratches = share(
             places,
             || self.new_scratch(k),
             |scratch, mut place| {
                 if let Some(drawing) = drawing {
-                    self.draw_tile(drawing, &mut place, scratch);
+                    self.draw_tile(drawing, known.as_deref(), &mut place, scratch);
                 }
                 self.project_tile(&mut place, scratch, &data_factors, &gram_factors);
             },
@@ -246,46 +287,83 @@ impl<R: Real> Visit<'_, R> {
             gram.merge(&other_gram);
         }
         if self.pass.data.tiles().is_shared() {
-            self.pass.comm.sum_integers(with_data.integers_mut());
             self.pass.comm.sum_integers(gram.integers_mut());
         }
-        let totals = self.add_slots(slots, k + 1);
-        let (with_data, gram) = (with_data.to_floats(&data_factors), gram.to_floats(&gram_factors));
-        let projections = Projections::new(k, with_data, gram, totals[0]);
-        (projections, totals[1..].iter().map(|x| x.sqrt()).collect())
+        let (residual, norms) = self.add_slots(&slots, k);
+        let with_data = own_rows(with_data, rows, cols, self.pass.data.sharing());
+        let gram = gram.to_floats(&gram_factors);
+        let projections = Projections::new(k, layout.own_rows(), with_data, gram, residual);
+        (projections, norms.iter().map(|x| x.sqrt()).collect())
     }
 
     fn new_scratch(&self, k: usize) -> Scratch<R> {
         Scratch {
             arch: pulp::Arch::new(),
             statistic: Vec::new(),
+            band: Vec::new(),
             rotated: Vec::new(),
             normals: Vec::new(),
             packed: Packed::default(),
             small_gram: vec![R::zero(); k * k],
             products: vec![R::zero(); ROWS * k],
-            with_data: FixedSums::zeros(self.pass.data.n_rows(), k),
+            with_data: FixedSums::zeros(self.pass.data.rows_here().len(), k),
             gram: FixedSums::zeros(k, k),
         }
     }
 
-    /// Slots of all tiles, added in tile order.
-    fn add_slots(&self, slots: Vec<f64>, n_sums: usize) -> Vec<f64> {
-        let first = self.pass.data.tiles().owned().start;
-        super::sum_over_tiles(self.pass.data.tiles(), n_sums, self.pass.comm, |tile, _, out| {
-            out.copy_from_slice(&slots[(tile - first) * n_sums..(tile - first + 1) * n_sums]);
-        })
+    /// The squared residual, tile by tile and in a tile band by band, and the features' squared norms in tile order: of each
+    /// tile what is here.
+    fn add_slots(&self, slots: &[f64], k: usize) -> (f64, Vec<f64>) {
+        let (layout, comm) = (self.pass.data.layout(), self.pass.comm);
+        let n_here = layout.bands_here().len();
+        let of_tiles = || slots.chunks_exact((n_here + k).max(1));
+        let mut own: Vec<f64> = of_tiles().flat_map(|slots| &slots[..n_here]).copied().collect();
+        if layout.tiles().speaks() {
+            own.extend(of_tiles().flat_map(|slots| &slots[n_here..]));
+        }
+        let of_ranks: Vec<Vec<f64>> = if layout.tiles().is_shared() {
+            let length = |rank: usize| {
+                let of = layout.of(rank);
+                let of_tile = of.bands_here().len() + if of.tiles().speaks() { k } else { 0 };
+                8 * of.tiles().owned().len() * of_tile
+            };
+            let lengths: Vec<usize> = (0..comm.size()).map(length).collect();
+            comm.all_gather_known(&f64::write(&own), &lengths).iter().map(|bytes| f64::read(bytes)).collect()
+        } else {
+            vec![own]
+        };
+        let mut residuals = vec![Vec::new(); layout.tiles().len()];
+        let mut norms = vec![0.0; k];
+        for (rank, numbers) in of_ranks.iter().enumerate() {
+            let (tiles, n_bands) = (layout.of(rank).tiles(), layout.of(rank).bands_here().len());
+            let (of_bands, of_features) = numbers.split_at(tiles.owned().len() * n_bands);
+            let of_bands = of_bands.chunks(n_bands.max(1));
+            tiles.owned().zip(of_bands).for_each(|(tile, bands)| residuals[tile].extend_from_slice(bands));
+            for slots in of_features.chunks_exact(k.max(1)) {
+                norms.iter_mut().zip(slots).for_each(|(sum, part)| *sum += part);
+            }
+        }
+        (residuals.iter().map(|bands| bands.iter().sum::<f64>()).sum(), norms)
     }
 
     /// The draw at the modes of one tile.
-    fn draw_tile(&self, drawing: &Drawing<R>, place: &mut Place<R>, scratch: &mut Scratch<R>) {
+    fn draw_tile(
+        &self,
+        drawing: &Drawing<R>,
+        known: Option<&[Vec<R>]>,
+        place: &mut Place<R>,
+        scratch: &mut Scratch<R>,
+    ) {
         let modes = self.pass.data.tiles().modes(place.tile);
         let width = modes.len();
         let k = place.features.len() / width;
-        let Scratch { arch, statistic, rotated, normals, .. } = scratch;
+        let Scratch { arch, statistic, band, rotated, normals, .. } = scratch;
+        let data = self.pass.data;
         statistic.resize(k * width, R::zero());
-        let rows = self.pass.data.tile(place.tile);
-        arch.dispatch(AddStatistic { rows, width, columns: &drawing.columns, statistic });
+        match known {
+            Some(known) => statistic.copy_from_slice(&known[place.tile - data.tiles().owned().start]),
+            None => add_bands(*arch, data, place.tile, &drawing.columns, (statistic, band)),
+        }
         let mut stream = drawing.streams.stream(Purpose::Features, 0, place.tile as u64);
         normals.clear();
         normals.extend((0..k * width).map(|_| -> f64 { StandardNormal.sample(&mut stream) }));
@@ -315,21 +393,42 @@ impl<R: Real> Visit<'_, R> {
         let k = place.features.len() / width;
         let features = &*place.features;
         let Scratch { arch, packed, small_gram, products, with_data, gram, .. } = scratch;
-        multiply(small_gram, View::new(features, k, width), View::new(features, k, width).t());
         packed.pack(features, k, width);
-        let rows = self.pass.data.tile(place.tile);
-        let squares = arch.dispatch(ProjectRows {
-            rows,
-            width,
-            entries: &self.entries,
-            features,
-            packed,
-            products,
-            sums: with_data,
-            factors: data_factors,
-        });
-        place.slots[0] = squares;
-        gram.add_rows(0, small_gram, gram_factors);
-        (0..k).for_each(|j| place.slots[1 + j] = small_gram[j * k + j].to_f64());
+        let (data, entries, factors) = (self.pass.data, &self.entries, data_factors);
+        let (mut rows, mut first) = (data.tile(place.tile), 0);
+        let (residuals, norms) = place.slots.split_at_mut(data.layout().bands_here().len());
+        for ((_, band), residual) in data.layout().bands_here().zip(residuals) {
+            let (rows_of_band, later) = rows.split_at(band.len() * width);
+            *residual = arch.dispatch(ProjectRows {
+                rows: rows_of_band,
+                first,
+                width,
+                entries,
+                features,
+                packed,
+                products,
+                sums: with_data,
+                factors,
+            });
+            (rows, first) = (later, first + band.len());
+        }
+        if data.tiles().speaks() {
+            multiply(small_gram, View::new(features, k, width), View::new(features, k, width).t());
+            gram.add_rows(0, small_gram, gram_factors);
+            norms.iter_mut().enumerate().for_each(|(j, norm)| *norm = small_gram[j * k + j].to_f64());
+        }
     }
+}
+
+/// The sums over all tiles of the rows that this rank updates, from those over the tiles here of the rows here.
+pub(super) fn own_rows(mut sums: FixedSums, rows: &[i32], cols: &[i32], sharing: &Sharing) -> Vec<f64> {
+    let (layout, line) = (sharing.layout(), sharing.same_rows());
+    let (here, own) = (layout.rows_here(), layout.own_rows());
+    if line.size() > 1 {
+        let stretch = |own: &Range<usize>| (own.start - here.start) * cols.len()..(own.end - here.start) * cols.len();
+        let stretches: Vec<_> = layout.own_rows_of_line().iter().map(stretch).collect();
+        sums = FixedSums::of(line.scatter_sums(sums.integers_mut(), &stretches), cols.len());
+    }
+    let rows = &rows[own.start - here.start..own.end - here.start];
+    sums.to_floats(&Exponents { rows, cols }.factors())
 }

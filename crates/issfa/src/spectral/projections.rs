@@ -3,12 +3,15 @@
 use super::{Entry, FeatureSpectra};
 use crate::numeric::linalg::Real;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// `Y S'` and `S S'`: all that the rows need to know of the data. Stale once the features change.
 #[derive(Clone, Debug)]
 pub struct Projections<R> {
     n_features: usize,
+    /// The rows whose products are here: those that this rank updates.
+    rows: Range<usize>,
     with_data: Vec<f64>,
     gram: Vec<f64>,
     /// The gram matrices of rows that have holes, and which row has which of them: rows often lack the same cells.
@@ -26,6 +29,7 @@ impl<R> Default for Projections<R> {
     fn default() -> Self {
         Projections {
             n_features: 0,
+            rows: 0..0,
             with_data: Vec::new(),
             gram: Vec::new(),
             own_grams: Vec::new(),
@@ -63,16 +67,29 @@ impl<R: Real> Projections<R> {
 
 impl<R> Projections<R> {
     /// Fresh ones.
-    pub(super) fn new(n_features: usize, with_data: Vec<f64>, gram: Vec<f64>, squared_residual: f64) -> Self {
+    pub(super) fn new(
+        n_features: usize,
+        rows: Range<usize>,
+        with_data: Vec<f64>,
+        gram: Vec<f64>,
+        squared_residual: f64,
+    ) -> Self {
         let (features_fresh, residual_fresh) = (true, true);
         let nothing = Projections::default();
-        Projections { n_features, with_data, gram, squared_residual, features_fresh, residual_fresh, ..nothing }
+        Projections { n_features, rows, with_data, gram, squared_residual, features_fresh, residual_fresh, ..nothing }
     }
 
-    /// Inner products of one row of the data with every feature.
+    /// Inner products of one row of the data with every feature; of rows that this rank updates.
     pub fn row(&self, row: usize) -> &[f64] {
         assert!(self.features_fresh, "the projections are stale: a pass must come first");
-        &self.with_data[row * self.n_features..(row + 1) * self.n_features]
+        assert!(self.rows.contains(&row), "the products of row {row} are on another rank: here are {:?}", self.rows);
+        let at = row - self.rows.start;
+        &self.with_data[at * self.n_features..(at + 1) * self.n_features]
+    }
+
+    /// The rows that [`Projections::row`] knows.
+    pub fn rows(&self) -> Range<usize> {
+        self.rows.clone()
     }
 
     /// Inner products of the features with each other, row-major.

@@ -1,5 +1,6 @@
 //! Inner products of rows with spectra over some of the tiles: enough to tell which rows look alike.
 
+use super::pass::own_rows;
 use super::products::{Packed, ROWS};
 use super::sums::{Exponents, Factors, FixedSums, bounding_exponent};
 use super::{FeatureSpectra, Pass};
@@ -8,16 +9,18 @@ use crate::numeric::workers::share;
 use pulp::{Simd, WithSimd};
 
 impl<R: Real> Pass<'_, R> {
-    /// Inner products of all rows with some spectra, given at the columns of the data, over some tiles: rows x spectra.
+    /// Inner products of the rows that this rank updates with some spectra, given at the columns of the data, over some tiles:
+    /// rows x spectra.
     pub fn products_at_tiles(&self, spectra: &FeatureSpectra<R>, some: &[usize]) -> Vec<f64> {
         let (data, n, owned) = (self.data, spectra.n_features(), self.data.tiles().owned());
-        let rows: Vec<i32> = self.row_norms.iter().map(|&norm| bounding_exponent(norm)).collect();
+        let here = data.rows_here();
+        let rows: Vec<i32> = self.row_norms[here.clone()].iter().map(|&norm| bounding_exponent(norm)).collect();
         let norms = spectra.squared_norms(self.comm);
         let cols: Vec<i32> = norms.iter().map(|norm| bounding_exponent(norm.sqrt())).collect();
         let factors = &Exponents { rows: &rows, cols: &cols }.factors();
-        let here: Vec<usize> = some.iter().copied().filter(|tile| owned.contains(tile)).collect();
-        let new_sums = || FixedSums::zeros(data.n_rows(), n);
-        let scratches = share(here.into_iter(), new_sums, |sums, tile| {
+        let tiles: Vec<usize> = some.iter().copied().filter(|tile| owned.contains(tile)).collect();
+        let new_sums = || FixedSums::zeros(here.len(), n);
+        let scratches = share(tiles.into_iter(), new_sums, |sums, tile| {
             let width = data.tiles().width(tile);
             let mut packed = Packed::default();
             packed.pack(spectra.tile(tile), n, width);
@@ -25,10 +28,7 @@ impl<R: Real> Pass<'_, R> {
         });
         let mut sums = new_sums();
         scratches.iter().for_each(|part| sums.merge(part));
-        if data.tiles().is_shared() {
-            self.comm.sum_integers(sums.integers_mut());
-        }
-        sums.to_floats(factors)
+        own_rows(sums, &rows, &cols, data.sharing())
     }
 }
 

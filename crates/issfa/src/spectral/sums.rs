@@ -76,6 +76,11 @@ impl FixedSums {
         FixedSums { n_cols, sums: vec![0; n_rows * n_cols] }
     }
 
+    /// Rows of sums that were added up elsewhere.
+    pub fn of(sums: Vec<i64>, n_cols: usize) -> FixedSums {
+        FixedSums { n_cols, sums }
+    }
+
     /// Adds a block of whole rows, starting at `first_row`.
     #[inline(always)]
     pub fn add_rows<R: Real>(&mut self, first_row: usize, block: &[R], factors: &Factors) {

@@ -6,7 +6,7 @@
 use super::products::{Packed, ROWS};
 use super::sums::{Factors, FixedSums};
 use crate::numeric::linalg::Real;
-use crate::spectral::Loadings;
+use crate::spectral::{Entry, Layout, Loadings, SpectralData};
 use pulp::{Simd, WithSimd};
 
 /// Rows that stay in cache while `W'Y` is formed, with as many that are being fetched.
@@ -65,7 +65,32 @@ impl<R: Real> WithSimd for AddStatistic<'_, R> {
     }
 }
 
-/// The loadings by rows, weights negated and in the precision of the data.
+/// `W'Y` at one tile, as a sum over bands: those of the rows that are here.
+pub fn add_bands<R: Real>(
+    arch: pulp::Arch,
+    data: &SpectralData<R>,
+    tile: usize,
+    columns: &[Columns<R>],
+    (statistic, band): (&mut [R], &mut Vec<R>),
+) {
+    let (width, mut rows) = (data.tiles().width(tile), data.tile(tile));
+    if columns.is_empty() {
+        statistic.fill(R::zero());
+    }
+    for (at, columns) in columns.iter().enumerate() {
+        let (now, later) = rows.split_at(columns.n_rows * width);
+        rows = later;
+        if at == 0 {
+            arch.dispatch(AddStatistic { rows: now, width, columns, statistic });
+            continue;
+        }
+        band.resize(statistic.len(), R::zero());
+        arch.dispatch(AddStatistic { rows: now, width, columns, statistic: band });
+        statistic.iter_mut().zip(&*band).for_each(|(sum, x)| *sum = *sum + *x);
+    }
+}
+
+/// The loadings of the rows that are here, weights negated and in the precision of the data.
 pub struct RowEntries<R> {
     starts: Vec<usize>,
     entries: Vec<(u32, R)>,
@@ -73,7 +98,8 @@ pub struct RowEntries<R> {
 
 impl<R: Real> RowEntries<R> {
     pub fn new(loadings: &Loadings) -> RowEntries<R> {
-        let (mut starts, mut entries) = (vec![0], Vec::with_capacity(loadings.n_active()));
+        let n_active = loadings.rows().iter().map(Vec::len).sum();
+        let (mut starts, mut entries) = (vec![0], Vec::with_capacity(n_active));
         for row in loadings.rows() {
             entries.extend(row.iter().map(|entry| (entry.feature as u32, R::from_f64(-entry.weight))));
             starts.push(entries.len());
@@ -87,8 +113,9 @@ impl<R: Real> RowEntries<R> {
     }
 }
 
-/// The loadings by blocks of rows and, within a block, by features.
+/// The loadings of a band by blocks of rows and, within a block, by features.
 pub struct Columns<R> {
+    n_rows: usize,
     n_features: usize,
     /// Where the entries of each (block, feature) start, and the end.
     starts: Vec<usize>,
@@ -97,11 +124,17 @@ pub struct Columns<R> {
 }
 
 impl<R: Real> Columns<R> {
-    pub fn new(loadings: &Loadings) -> Columns<R> {
-        let n_features = loadings.n_features();
-        let (mut starts, mut entries) = (vec![0], Vec::with_capacity(loadings.n_active()));
+    /// One for each band that is here.
+    pub fn of_bands(loadings: &Loadings, layout: Layout) -> Vec<Columns<R>> {
+        layout.bands_here().map(|(_, rows)| Columns::new(loadings.some(rows), loadings.n_features())).collect()
+    }
+
+    /// Of some rows, over so many features.
+    pub fn new(rows: &[Vec<Entry>], n_features: usize) -> Columns<R> {
+        let (n_rows, n_active) = (rows.len(), rows.iter().map(Vec::len).sum());
+        let (mut starts, mut entries) = (vec![0], Vec::with_capacity(n_active));
         let mut lists = vec![Vec::new(); n_features];
-        for rows in loadings.rows().chunks(ROW_BLOCK) {
+        for rows in rows.chunks(ROW_BLOCK) {
             for (row, entry) in rows.iter().enumerate().flat_map(|(row, list)| list.iter().map(move |e| (row, e))) {
                 lists[entry.feature].push((row as u32, R::from_f64(entry.weight)));
             }
@@ -110,7 +143,12 @@ impl<R: Real> Columns<R> {
                 starts.push(entries.len());
             }
         }
-        Columns { n_features, starts, entries }
+        Columns { n_rows, n_features, starts, entries }
+    }
+
+    /// How many rows they are of.
+    pub fn n_rows(&self) -> usize {
+        self.n_rows
     }
 
     #[inline(always)]
@@ -187,9 +225,11 @@ impl<R: Real> WithSimd for DrawOneByOne<'_, R> {
     }
 }
 
-/// Adds a tile's share of `Y S'` to `sums` and returns its share of the squared residual, a few rows at a time.
+/// Adds a tile's share of `Y S'` of a band of rows to `sums` and returns its share of the squared residual, a few rows at a time.
 pub struct ProjectRows<'a, R> {
     pub rows: &'a [R],
+    /// Where they start among the rows of `entries` and `sums`.
+    pub first: usize,
     pub width: usize,
     pub entries: &'a RowEntries<R>,
     pub features: &'a [R],
@@ -204,14 +244,14 @@ impl<R: Real> WithSimd for ProjectRows<'_, R> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> f64 {
-        let ProjectRows { width, features, .. } = self;
+        let ProjectRows { width, features, first, .. } = self;
         let mut squares = [0.0; PIECE];
         for (group, rows) in self.rows.chunks(ROWS * width).enumerate() {
             let products = &mut self.products[..rows.len() / width * self.factors.n_cols()];
             self.packed.inner_products(rows, products);
-            self.sums.add_rows(group * ROWS, products, self.factors);
+            self.sums.add_rows(first + group * ROWS, products, self.factors);
             let later = self.rows.get((group + 1) * ROWS * width..).unwrap_or_default();
-            let entries = |row: usize| self.entries.of(group * ROWS + row);
+            let entries = |row: usize| self.entries.of(first + group * ROWS + row);
             add_squared_residuals(rows, later, features, width, entries, &mut squares);
         }
         squares.iter().sum()

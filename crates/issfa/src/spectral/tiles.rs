@@ -1,5 +1,6 @@
-//! Storage by tiles of modes: the data (rows of each tile contiguous) and the features.
+//! Storage by tiles of modes: the data (the rows that are here, of each tile contiguous) and the features.
 
+use super::sharing::{Layout, Sharing};
 use super::storage::{Look, Storage};
 use crate::comm::{Comm, part_of};
 use crate::error::Result;
@@ -9,6 +10,7 @@ use crate::numeric::workers::share;
 use std::ops::Range;
 use std::path::Path;
 use std::thread::JoinHandle;
+use xxhash_rust::xxh3::Xxh3;
 
 /// How `n_modes` modes are cut into tiles, and which of them this process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,24 +19,39 @@ pub struct Tiles {
     pub n_modes: usize,
     /// The tiles of this rank, first and end; `None` where every rank holds all of them.
     part: Option<(usize, usize)>,
+    /// Whether this rank is the first of those that hold them.
+    speaks: bool,
+    /// Ranks that hold all of them between them.
+    n_columns: usize,
 }
 
 impl Tiles {
     /// Everything in one place.
     pub fn whole(n_modes: usize) -> Tiles {
-        Tiles { n_modes, part: None }
+        Tiles { n_modes, part: None, speaks: true, n_columns: 1 }
     }
 
-    /// Shared out between the ranks.
-    pub fn shared(n_modes: usize, comm: &dyn Comm) -> Tiles {
-        let whole = Tiles::whole(n_modes);
-        if comm.size() == 1 { whole } else { whole.of_rank(comm.rank(), comm.size()) }
+    /// Those of one of several columns of ranks; none for a rank that is left over. Where ranks hold the same tiles one of them
+    /// speaks for them: ranks that do come first and, in their order, have all tiles in theirs.
+    pub fn part(self, column: Option<usize>, n_columns: usize, speaks: bool) -> Tiles {
+        let part = column.map_or(0..0, |column| part_of(self.len(), column, n_columns));
+        Tiles { n_modes: self.n_modes, part: Some((part.start, part.end)), speaks, n_columns }
     }
 
-    /// The part of one of several ranks.
-    pub fn of_rank(self, rank: usize, size: usize) -> Tiles {
-        let part = part_of(self.len(), rank, size);
-        Tiles { n_modes: self.n_modes, part: Some((part.start, part.end)) }
+    /// The tiles that each of `size` ranks speaks for.
+    pub fn spoken_for(self, size: usize) -> impl Iterator<Item = Range<usize>> {
+        let n_columns = self.n_columns;
+        (0..size).map(move |rank| if rank < n_columns { part_of(self.len(), rank, n_columns) } else { 0..0 })
+    }
+
+    /// The same for sums between ranks of which no two hold the same tile.
+    pub fn each_once(self) -> Tiles {
+        Tiles { speaks: true, ..self }
+    }
+
+    /// Whether what is known of the tiles here is for this rank to tell.
+    pub fn speaks(self) -> bool {
+        self.speaks
     }
 
     /// Whether other ranks hold other tiles.
@@ -84,49 +101,54 @@ impl<R: Real> Ahead<R> {
     }
 }
 
-/// The observations in the spectral domain, `Y U`: for each tile that is here, rows x modes, row-major.
+/// The observations in the spectral domain, `Y U`: for each tile that is here, the rows that are here x modes, row-major.
 #[derive(Debug)]
 pub struct SpectralData<R> {
-    n_rows: usize,
+    sharing: Sharing,
     tiles: Tiles,
+    /// The rows that are here.
+    rows: Range<usize>,
     values: Storage<R>,
 }
 
 impl<R: Real> SpectralData<R> {
-    /// Room for `n_rows` rows, all zero.
+    /// Room for `n_rows` whole rows, all zero.
     pub fn zeros(n_rows: usize, tiles: Tiles) -> Self {
-        SpectralData { n_rows, tiles, values: Storage::in_memory(n_rows * tiles.owned_modes().len()) }
+        assert!(!tiles.is_shared(), "data that are shared come with those who share them");
+        let sharing = Sharing::none(n_rows, tiles.n_modes);
+        SpectralData::of(&sharing, Storage::in_memory(n_cells_here(&sharing)))
     }
 
-    /// [`SpectralData::zeros`], or an error where the system refuses the memory.
-    pub fn in_memory(n_rows: usize, tiles: Tiles) -> Result<Self> {
-        let values = Storage::try_in_memory(n_rows.saturating_mul(tiles.owned_modes().len()))?;
-        Ok(SpectralData { n_rows, tiles, values })
+    fn of(sharing: &Sharing, values: Storage<R>) -> Self {
+        let layout = sharing.layout();
+        SpectralData { sharing: sharing.clone(), tiles: layout.tiles(), rows: layout.rows_here(), values }
+    }
+
+    /// Room for this rank's part, or an error where the system refuses the memory.
+    pub fn in_memory(sharing: &Sharing) -> Result<Self> {
+        Ok(SpectralData::of(sharing, Storage::try_in_memory(n_cells_here(sharing))?))
     }
 
     /// [`SpectralData::in_memory`] in the room that was made ahead, if it is as large as it should be.
-    pub fn made_ahead(n_rows: usize, tiles: Tiles, ahead: Ahead<R>) -> Result<Self> {
+    pub fn made_ahead(sharing: &Sharing, ahead: Ahead<R>) -> Result<Self> {
         match ahead.0.join() {
-            Ok(Ok(values)) if values.len() == n_rows * tiles.owned_modes().len() => {
-                Ok(SpectralData { n_rows, tiles, values })
-            }
+            Ok(Ok(values)) if values.len() == n_cells_here(sharing) => Ok(SpectralData::of(sharing, values)),
             // Let go first: it may be in the way.
             room => {
                 drop(room);
-                SpectralData::in_memory(n_rows, tiles)
+                SpectralData::in_memory(sharing)
             }
         }
     }
 
-    /// [`SpectralData::zeros`] in a file in `folder`, for data that memory does not hold.
-    pub fn spilled(n_rows: usize, tiles: Tiles, folder: &Path) -> Result<Self> {
-        let values = Storage::in_file(n_rows * tiles.owned_modes().len(), folder)?;
-        Ok(SpectralData { n_rows, tiles, values })
+    /// [`SpectralData::in_memory`] in a file in `folder`, for data that memory does not hold.
+    pub fn spilled(sharing: &Sharing, folder: &Path) -> Result<Self> {
+        Ok(SpectralData::of(sharing, Storage::in_file(n_cells_here(sharing), folder)?))
     }
 
-    /// [`SpectralData::zeros`] where these are: in memory, or in a file beside theirs.
-    pub fn beside(&self, n_rows: usize, tiles: Tiles) -> Self {
-        SpectralData { n_rows, tiles, values: self.values.beside(n_rows * tiles.owned_modes().len()) }
+    /// [`SpectralData::in_memory`] where these are: in memory, or in a file beside theirs.
+    pub fn beside(&self, sharing: &Sharing) -> Self {
+        SpectralData::of(sharing, self.values.beside(n_cells_here(sharing)))
     }
 
     /// Lets go of what is in a file: memory need not hold it until it is looked at.
@@ -151,12 +173,27 @@ impl<R: Real> SpectralData<R> {
     /// The tiles that are here with their numbers, mutable and in order, each rows x width.
     pub fn tiles_mut(&mut self) -> impl ExactSizeIterator<Item = (usize, &mut [R])> {
         let first = self.tiles.owned().start;
-        self.values.chunks_mut((TILE * self.n_rows).max(1)).enumerate().map(move |(at, tile)| (first + at, tile))
+        self.values.chunks_mut((TILE * self.rows.len()).max(1)).enumerate().map(move |(at, tile)| (first + at, tile))
     }
 
-    /// T.
+    /// T, wherever the rows are.
     pub fn n_rows(&self) -> usize {
-        self.n_rows
+        self.sharing.layout().n_rows()
+    }
+
+    /// The rows that are here.
+    pub fn rows_here(&self) -> Range<usize> {
+        self.rows.clone()
+    }
+
+    /// Who holds what, and the ranks that do.
+    pub fn sharing(&self) -> &Sharing {
+        &self.sharing
+    }
+
+    /// Who holds what.
+    pub fn layout(&self) -> Layout {
+        self.sharing.layout()
     }
 
     /// V: modes, or sites of a window.
@@ -169,21 +206,23 @@ impl<R: Real> SpectralData<R> {
         self.tiles
     }
 
-    /// All rows of one tile, row-major.
+    /// All rows that are here of one tile, row-major.
     pub fn tile(&self, tile: usize) -> &[R] {
         self.look_at(tile, Look::All)
     }
 
     fn look_at(&self, tile: usize, look: Look) -> &[R] {
-        self.values.follow(tile - self.tiles.owned().start, TILE * self.n_rows * R::BYTES, look);
+        let n_rows = self.rows.len();
+        self.values.follow(tile - self.tiles.owned().start, TILE * n_rows * R::BYTES, look);
         let (modes, first) = (self.tiles.modes(tile), self.tiles.owned_modes().start);
-        &self.values[(modes.start - first) * self.n_rows..(modes.end - first) * self.n_rows]
+        &self.values[(modes.start - first) * n_rows..(modes.end - first) * n_rows]
     }
 
     /// One row within a tile.
     pub fn tile_row(&self, tile: usize, row: usize) -> &[R] {
-        let width = self.tiles.width(tile);
-        &self.look_at(tile, Look::Rows)[row * width..(row + 1) * width]
+        debug_assert!(self.rows.contains(&row), "row {row} is on another rank: here are {:?}", self.rows);
+        let (width, at) = (self.tiles.width(tile), row - self.rows.start);
+        &self.look_at(tile, Look::Rows)[at * width..(at + 1) * width]
     }
 
     /// The whole spectrum of a row.
@@ -196,8 +235,14 @@ impl<R: Real> SpectralData<R> {
 impl<R: Real> Clone for SpectralData<R> {
     /// A copy in memory.
     fn clone(&self) -> Self {
-        SpectralData { n_rows: self.n_rows, tiles: self.tiles, values: self.values.copied() }
+        SpectralData::of(&self.sharing, self.values.copied())
     }
+}
+
+/// How many numbers fall to this rank.
+fn n_cells_here(sharing: &Sharing) -> usize {
+    let layout = sharing.layout();
+    layout.rows_here().len().saturating_mul(layout.tiles().owned_modes().len())
 }
 
 /// The features in the spectral domain, `S U`: for each tile that is here, features x modes, row-major.
@@ -267,7 +312,8 @@ impl<R: Real> FeatureSpectra<R> {
     }
 
     fn to_bytes(&self) -> Vec<u8> {
-        self.values.iter().flat_map(|values| R::write(values)).collect()
+        let told = if self.tiles.speaks { &self.values[..] } else { &[] };
+        told.iter().flat_map(|values| R::write(values)).collect()
     }
 
     fn joined(&self, parts: &[Vec<u8>]) -> Self {
@@ -387,6 +433,13 @@ impl<R: Real> FeatureSpectra<R> {
         self.tiles
     }
 
+    /// A checksum of the features at the tiles that are here.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = Xxh3::new();
+        self.values.iter().for_each(|values| hasher.update(&R::write(values)));
+        hasher.digest()
+    }
+
     /// All features of one tile, row-major.
     pub fn tile(&self, tile: usize) -> &[R] {
         &self.values[tile - self.tiles.owned().start]
@@ -436,9 +489,9 @@ mod tests {
 
     #[test]
     fn room_made_ahead_is_taken_where_it_is_as_large_as_it_should_be() {
-        let tiles = Tiles::whole(3000);
+        let sharing = Sharing::none(4000, 3000);
         for n in [0, 5, 4000 * 3000] {
-            let data = SpectralData::<f32>::made_ahead(4000, tiles, Ahead::begin(n)).unwrap();
+            let data = SpectralData::<f32>::made_ahead(&sharing, Ahead::begin(n)).unwrap();
             assert_eq!((data.n_rows(), data.values.len()), (4000, 4000 * 3000));
             assert!(data.values.iter().all(|x| *x == 0.0));
         }

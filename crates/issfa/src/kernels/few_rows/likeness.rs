@@ -5,10 +5,11 @@
 
 use super::super::images::Images;
 use super::{Choice, MOST_ROWS};
+use crate::comm::all_gather_values;
 use crate::model::{Entry, Model, State};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
-use crate::spectral::{FeatureSpectra, Tiles, sum_over_some_tiles};
+use crate::spectral::{FeatureSpectra, Sharing, Tiles, sum_over_rows, sum_over_some_tiles, within};
 
 /// The share of all squared variances that likeness is judged by.
 const ENOUGH: f64 = 0.9;
@@ -29,23 +30,65 @@ pub(super) fn ask_the_like<R: Real>(
     };
     let explained = explained_likeness(model, columns, &means, &tiles);
     let with_data = model.pass(&state.loadings).products_at_tiles(&means, &tiles);
-    let n = choices.len();
+    let (n, own) = (choices.len(), model.data.layout().own_rows());
     let most = super::asked(state.loadings.n_rows(), images.is_none());
-    let mut likenesses = vec![0.0; state.loadings.n_rows()];
-    for (at, choice) in choices.iter_mut().enumerate() {
-        for (row, likeness) in likenesses.iter_mut().enumerate() {
+    let mut likest = Vec::new();
+    for (at, choice) in choices.iter().enumerate() {
+        let likeness = |(place, row): (usize, usize)| {
             let of_features = many_use(state, row).map(|entry| entry.weight * explained[entry.feature * n + at]);
-            *likeness = (with_data[row * n + at] - of_features.sum::<f64>()).abs();
-        }
-        choice.asked = (0..likenesses.len()).collect();
-        choice.asked.retain(|row| choice.staying.iter().all(|(staying, _)| staying != row));
-        let order = |a: &usize, b: &usize| likenesses[*b].total_cmp(&likenesses[*a]).then(a.cmp(b));
-        if choice.asked.len() > most {
-            choice.asked.select_nth_unstable_by(most, order);
-            choice.asked.truncate(most);
-        }
-        choice.asked.sort_unstable_by(order);
+            Like { choice: at, row, likeness: (with_data[place * n + at] - of_features.sum::<f64>()).abs() }
+        };
+        let stays = |row: usize| choice.staying.iter().any(|(staying, _)| *staying == row);
+        let others = own.clone().enumerate().filter(|(_, row)| !stays(*row));
+        likest.push(the_likest(others.map(likeness).collect(), most));
     }
+    for like in most_of_all(likest, most, model.data.sharing()) {
+        choices[like.choice].asked.push(like.row);
+    }
+}
+
+/// How much a row looks like what the rows of a choice have in common.
+#[derive(Clone, Copy)]
+struct Like {
+    choice: usize,
+    row: usize,
+    likeness: f64,
+}
+
+/// The rows that look most like it, the likest first.
+fn the_likest(mut rows: Vec<Like>, most: usize) -> Vec<Like> {
+    let order = |a: &Like, b: &Like| b.likeness.total_cmp(&a.likeness).then(a.row.cmp(&b.row));
+    if rows.len() > most {
+        rows.select_nth_unstable_by(most, order);
+        rows.truncate(most);
+    }
+    rows.sort_unstable_by(order);
+    rows
+}
+
+/// The likest of all rows for each choice, on every rank, from those of the rows that each updates: first in every line, then
+/// between lines.
+fn most_of_all(likest: Vec<Vec<Like>>, most: usize, sharing: &Sharing) -> Vec<Like> {
+    if sharing.all().size() == 1 {
+        return likest.concat();
+    }
+    let n_choices = likest.len();
+    let written = |likest: Vec<Vec<Like>>| -> Vec<f64> {
+        likest.iter().flatten().flat_map(|like| [like.choice as f64, like.row as f64, like.likeness]).collect()
+    };
+    let read = |numbers: Vec<f64>| {
+        let mut rows = vec![Vec::new(); n_choices];
+        for &[choice, row, likeness] in numbers.as_chunks::<3>().0 {
+            let like = Like { choice: choice as usize, row: row as usize, likeness };
+            rows[like.choice].push(like);
+        }
+        rows.into_iter().map(|rows| the_likest(rows, most)).collect::<Vec<_>>()
+    };
+    let of_line = read(all_gather_values(sharing.same_rows(), &written(likest)));
+    if !sharing.layout().cuts_rows() {
+        return of_line.concat();
+    }
+    read(sharing.from_lines(written(of_line))).concat()
 }
 
 /// The tiles that tell most of a feature: those with the largest variances, down to where nine tenths of their squares are.
@@ -80,14 +123,10 @@ fn means<R: Real>(
 ) -> FeatureSpectra<R> {
     let columns = images.map_or(&state.features, |images| images.columns());
     let tiles = model.data.tiles();
-    let mut sums = FeatureSpectra::none(tiles);
-    sums.grow(choices.len());
-    let add = |sum: &mut Vec<f64>, (tile, places): (usize, &mut [R])| {
+    let totals = sum_over_rows(&model.data, choices.len(), |tile, rows, sums| {
         let (features, width) = (columns.tile(tile), tiles.width(tile));
-        for (choice, place) in choices.iter().zip(places.chunks_exact_mut(width)) {
-            sum.clear();
-            sum.resize(width, 0.0);
-            for &(row, weight) in &choice.staying {
+        for (choice, sum) in choices.iter().zip(sums.chunks_exact_mut(width)) {
+            for &(row, weight) in within(&choice.staying, &rows) {
                 let values = model.data.tile_row(tile, row);
                 sum.iter_mut().zip(values).for_each(|(sum, y)| *sum += weight * y.to_f64());
                 for entry in many_use(state, row) {
@@ -95,10 +134,13 @@ fn means<R: Real>(
                     sum.iter_mut().zip(feature).for_each(|(sum, s)| *sum -= factor * s.to_f64());
                 }
             }
-            place.iter_mut().zip(sum.iter()).for_each(|(to, x)| *to = R::from_f64(*x));
         }
-    };
-    share(sums.tiles_mut(), Vec::new, add);
+    });
+    let mut sums = FeatureSpectra::none(tiles);
+    sums.grow(choices.len());
+    for ((_, places), (_, totals)) in sums.tiles_mut().zip(totals) {
+        places.iter_mut().zip(totals).for_each(|(to, x)| *to = R::from_f64(x));
+    }
     let mut spectra = model.domain.spectra_of_columns(sums, model.comm.as_ref());
     let modes_of = spectra.tiles();
     let shrink = |_: &mut (), (tile, places): (usize, &mut [R])| {

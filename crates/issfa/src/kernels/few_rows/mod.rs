@@ -9,12 +9,13 @@ mod likeness;
 use super::images::Images;
 use super::unique_features::{ln_evidence, offers};
 use super::{Info, Phase, Turn};
+use crate::comm::{Comm, part_of};
 use crate::model::{Model, NormalPrior, State, ibp, simulate};
 use crate::numeric::lanes::{Tileful, filled_up};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Stream};
-use crate::spectral::{Projections, SpectralData, TILE, sum_over_tiles};
+use crate::spectral::{Projections, SpectralData, TILE, Tiles, sum_over_tiles};
 use pulp::{Simd, WithSimd};
 use rand::RngExt;
 use rand::seq::SliceRandom;
@@ -52,9 +53,11 @@ struct Use {
     weight: f64,
 }
 
-/// A feature, the rows that stay with it and their weights, and those that are asked.
+/// A feature, the rows that use it and their weights, those of them that stay with it, and those that are asked: wherever they
+/// are.
 struct Choice {
     feature: usize,
+    users: Vec<(usize, f64)>,
     staying: Vec<(usize, f64)>,
     asked: Vec<usize>,
 }
@@ -97,6 +100,18 @@ pub fn asked(n_rows: usize, is_whole: bool) -> usize {
     (n_rows / ONE_OF).clamp(FEWEST_ASKED, if is_whole { MOST_ASKED } else { MOST_ASKED_UNOBSERVED })
 }
 
+/// The share of the time that goes into finding out who looks like them, of whole rows; the rest goes into asking.
+pub fn share_of_looking(n_rows: usize) -> f64 {
+    let looking = SHARE_LOOKED_AT * 2.0 * n_rows as f64;
+    looking / (looking + COST * asked(n_rows, true) as f64)
+}
+
+/// The share of all features that so few rows use, about, by the prior: a feature that m of T rows use is as frequent as 1/m.
+pub fn share_of_features(n_rows: usize) -> f64 {
+    let harmonic = |n: usize| (1..=n).map(|m| 1.0 / m as f64).sum::<f64>();
+    harmonic(MOST_ROWS.min(n_rows)) / harmonic(n_rows)
+}
+
 /// How many features are looked at in a sweep at most, on average. Where cells were not observed the product is over a part of the
 /// sites, but rows that are asked take all modes.
 pub fn expected(n_rows: usize, n_features: usize, part_seen: Option<f64>) -> f64 {
@@ -118,14 +133,16 @@ fn choose<R: Real>(model: &Model<R>, state: &State<R>, turn: &Turn) -> Vec<Choic
     let mut choices = Vec::new();
     for feature in few.into_iter().filter(|_| stream.random::<f64>() < share) {
         place[feature] = Some(choices.len());
-        choices.push(Choice { feature, staying: Vec::new(), asked: Vec::new() });
+        choices.push(Choice { feature, users: Vec::new(), staying: Vec::new(), asked: Vec::new() });
     }
-    for (row, entries) in state.loadings.rows().iter().enumerate() {
-        for entry in entries {
-            if let Some(place) = place[entry.feature].filter(|_| stream.random::<bool>()) {
-                choices[place].staying.push((row, entry.weight));
-            }
-        }
+    let here = state
+        .loadings
+        .entries()
+        .filter_map(|(row, entry)| place[entry.feature].map(|place| [row as f64, place as f64, entry.weight]));
+    for &[row, place, weight] in model.data.sharing().from_lines(here.flatten().collect()).as_chunks::<3>().0 {
+        let (choice, user) = (&mut choices[place as usize], (row as usize, weight));
+        choice.users.push(user);
+        choice.staying.extend(stream.random::<bool>().then_some(user));
     }
     choices.retain(|choice| !choice.staying.is_empty());
     choices
@@ -177,14 +194,12 @@ struct LookedAt<R> {
 impl<R: Real> LookedAt<R> {
     fn new(model: &Model<R>, state: &State<R>, images: Option<&Images<R>>, choice: &Choice, turn: &Turn) -> Self {
         let (mut rows, mut uses) = (choice.asked.clone(), Vec::new());
-        for (row, entries) in state.loadings.rows().iter().enumerate() {
-            if let Ok(at) = entries.binary_search_by_key(&choice.feature, |entry| entry.feature) {
-                let place = rows.iter().position(|known| *known == row).unwrap_or(rows.len());
-                if place == rows.len() {
-                    rows.push(row);
-                }
-                uses.push(Use { place, weight: entries[at].weight });
+        for &(row, weight) in &choice.users {
+            let place = rows.iter().position(|known| *known == row).unwrap_or(rows.len());
+            if place == rows.len() {
+                rows.push(row);
             }
+            uses.push(Use { place, weight });
         }
         let id = state.feature_ids[choice.feature];
         let stream_of = |row: usize| {
@@ -238,12 +253,22 @@ impl<R: Real> LookedAt<R> {
         variances: &[f64],
     ) -> Vec<f64> {
         let (tiles, arch, noise_variance) = (state.features.tiles(), pulp::Arch::new(), state.noise_variance);
-        let (first, uses) = (tiles.owned().start, &self.uses[..]);
-        sum_over_tiles(tiles, asked.len() * SHOWN, model.comm.as_ref(), |tile, modes, slots| {
-            let (residuals, variances) = (&self.residuals[tile - first][..], &variances[modes]);
-            let asked = asked.clone();
-            arch.dispatch(GainsAt { uses, asked, shown, residuals, variances, noise_variance, slots });
-        })
+        let (first, uses, sharing) = (tiles.owned().start, &self.uses[..], model.data.sharing());
+        let gains = |asked: Range<usize>, tiles: Tiles, comm: &dyn Comm| {
+            sum_over_tiles(tiles, asked.len() * SHOWN, comm, |tile, modes, slots| {
+                let (residuals, variances) = (&self.residuals[tile - first][..], &variances[modes]);
+                let asked = asked.clone();
+                arch.dispatch(GainsAt { uses, asked, shown, residuals, variances, noise_variance, slots });
+            })
+        };
+        if !sharing.layout().cuts_rows() {
+            return gains(asked, tiles, model.comm.as_ref());
+        }
+        // Every rank of a column has all residuals at its tiles: each line judges some of the rows.
+        let [n_lines, _] = sharing.layout().shape();
+        let of_line = sharing.layout().line().map_or(0..0, |line| part_of(asked.len(), line, n_lines));
+        let of_line = asked.start + of_line.start..asked.start + of_line.end;
+        sharing.from_lines(gains(of_line, tiles.each_once(), sharing.same_rows()))
     }
 
     /// Draws the feature given the rows that use it, and gives them their weights.
@@ -262,8 +287,8 @@ impl<R: Real> LookedAt<R> {
             }
         };
         share(state.features.tiles_mut().zip(&self.residuals), || (), draw);
-        self.rows.iter().for_each(|&row| state.loadings.set(row, feature, None));
-        self.uses.iter().for_each(|known| state.loadings.set(self.rows[known.place], feature, Some(known.weight)));
+        let users: Vec<(usize, f64)> = self.uses.iter().map(|known| (self.rows[known.place], known.weight)).collect();
+        state.loadings.set_users(feature, &self.rows, &users);
     }
 }
 
@@ -318,11 +343,11 @@ fn residuals<R: Real>(
     rows: &[usize],
     completed: Option<&SpectralData<R>>,
 ) -> Vec<Vec<R>> {
-    let tiles = state.features.tiles();
+    let (tiles, here) = (state.features.tiles(), model.data.rows_here());
     let mut residuals: Vec<(usize, Vec<R>)> = tiles.owned().map(|tile| (tile, Vec::new())).collect();
     let fill = |residual: &mut Vec<f64>, (tile, residuals): &mut (usize, Vec<R>)| {
         let (features, width) = (state.features.tile(*tile), tiles.width(*tile));
-        for (place, &row) in rows.iter().enumerate() {
+        for (place, &row) in rows.iter().enumerate().filter(|(_, row)| here.contains(row)) {
             let values = completed.map_or_else(|| model.data.tile_row(*tile, row), |rows| rows.tile_row(*tile, place));
             residual.clear();
             residual.extend(values.iter().map(|y| y.to_f64()));
@@ -340,7 +365,30 @@ fn residuals<R: Real>(
         }
     };
     share(residuals.iter_mut(), Vec::new, fill);
-    residuals.into_iter().map(|(_, values)| values).collect()
+    let residuals = residuals.into_iter().map(|(_, values)| values).collect();
+    if model.data.layout().cuts_rows() { of_column(model, rows, residuals) } else { residuals }
+}
+
+/// The residuals of all of these rows at the tiles that are here, from what each rank of the column has of them.
+fn of_column<R: Real>(model: &Model<R>, rows: &[usize], own: Vec<Vec<R>>) -> Vec<Vec<R>> {
+    let (layout, column) = (model.data.layout(), model.data.sharing().same_tiles());
+    let [_, n_columns] = layout.shape();
+    let mut of_tiles: Vec<Vec<R>> =
+        layout.tiles().owned().map(|tile| vec![R::zero(); rows.len() * layout.tiles().width(tile)]).collect();
+    for (line, bytes) in column.all_gather(&R::write(&own.concat())).iter().enumerate() {
+        let (values, theirs) = (R::read(bytes), layout.of(line * n_columns).rows_here());
+        let places = || (0..rows.len()).filter(|place| theirs.contains(&rows[*place]));
+        let mut values = &values[..];
+        for (tile, to) in layout.tiles().owned().zip(&mut of_tiles) {
+            let width = layout.tiles().width(tile);
+            for place in places() {
+                let (row, later) = values.split_at(width);
+                to[place * width..(place + 1) * width].copy_from_slice(row);
+                values = later;
+            }
+        }
+    }
+    of_tiles
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ pub mod plane;
 pub mod uses;
 
 use super::{Info, Phase, Turn, local_precisions, refresh};
-use crate::comm::{Comm, all_gather_values, part_of};
+use crate::comm::{Comm, all_gather_known_values};
 use crate::model::{Model, NormalPrior, State, ibp};
 use crate::numeric::bytes::Element;
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Stream, Streams};
-use crate::spectral::Projections;
+use crate::spectral::{Layout, Projections, Sharing};
 use plane::{ChunkUses, ChunkView, Own, Pair, Plane, Rotation, RowView, UsesOfChunk};
 use rand::RngExt;
 use rand::seq::SliceRandom;
@@ -67,11 +67,11 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     for (number, pair) in draw_pairs(state.n_features(), n_pairs, &turn.streams).into_iter().enumerate() {
         let tails = model.priors.weight_tails;
         let turning = Turning::new(state, tails, projections, pair, &turn.streams, number as u32 + 1);
-        let turned = turning.run(model.comm.as_ref());
+        let turned = turning.run(model.data.sharing());
         info.proposed += 1;
         if let Some(turned) = turned {
             info.accepted += 1;
-            apply(state, projections, pair, turned);
+            apply(state, projections, pair, turned, model.data.sharing());
         }
     }
     info
@@ -93,12 +93,18 @@ fn draw_pairs(n_features: usize, n_pairs: usize, streams: &Streams) -> Vec<[usiz
 /// What becomes of a pair.
 struct Turned {
     rotation: Rotation,
-    /// New weights of both features, by row.
+    /// New weights of both features, by row, of those here.
     weights: Vec<[Option<f64>; 2]>,
 }
 
-fn apply<R: Real>(state: &mut State<R>, projections: &mut Projections<R>, [j, l]: [usize; 2], turned: Turned) {
-    state.loadings.set_pair([j, l], turned.weights.into_iter());
+fn apply<R: Real>(
+    state: &mut State<R>,
+    projections: &mut Projections<R>,
+    [j, l]: [usize; 2],
+    turned: Turned,
+    sharing: &Sharing,
+) {
+    state.loadings.set_pair(sharing, [j, l], turned.weights.into_iter());
     projections.loadings_changed();
     let rotation = turned.rotation;
     state.features.combine(j, l, rotation.combination());
@@ -147,23 +153,39 @@ impl<'a, R: Real> Turning<'a, R> {
     }
 
     /// Draws a rotation and what follows; `None` where all stays as it is, or where numbers do not reach so far.
-    fn run(mut self, comm: &dyn Comm) -> Option<Turned> {
+    fn run(mut self, sharing: &Sharing) -> Option<Turned> {
         let rotations = draw_candidates(&mut self.stream);
-        let n_chunks = self.state.loadings.n_rows().div_ceil(ROW_CHUNK);
-        let own = part_of(n_chunks, comm.rank(), comm.size());
+        let (layout, line) = (sharing.layout(), sharing.same_rows());
+        let own = chunks_of(layout.own_rows());
         let views = self.views(&own);
-        let chunks = gathered(self.chunk_uses(&views, &rotations), comm);
-        let of_rotation = |at: usize| chunks.iter().skip(at).step_by(CANDIDATES);
+        let chunks = gathered(self.chunk_uses(&views, &rotations), layout, line);
+        let bands = bands_of_all(&chunks, sharing);
+        let of_rotation = |at: usize| bands.iter().skip(at).step_by(CANDIDATES);
         let ln_evidences: Vec<f64> = (0..CANDIDATES).map(|at| ln_evidence(of_rotation(at))).collect();
         let chosen =
             if ln_evidences[0] > f64::NEG_INFINITY { draw_candidate(&ln_evidences, &mut self.stream) } else { 0 };
         if chosen == 0 {
             return None;
         }
-        let chunk_uses: Vec<Uses> = of_rotation(chosen).map(|chunk| chunk.uses).collect();
-        let uses = uses::draw(&chunk_uses, BOTH, &mut self.stream);
-        let weights = self.draw_rows(&views, own.start, rotations[chosen], &uses);
-        Some(Turned { rotation: rotations[chosen], weights: handed_round(weights, self.state.loadings.n_rows(), comm) })
+        let bands: Vec<Uses> = of_rotation(chosen).map(|band| band.uses).collect();
+        let chunks: Vec<Uses> = chunks.iter().skip(chosen).step_by(CANDIDATES).map(|chunk| chunk.uses).collect();
+        let uses = self.draw_uses(&bands, &chunks, layout);
+        let first = chunks_of(layout.rows_here()).start;
+        let weights = self.draw_rows(&views, own.start, rotations[chosen], &uses[own.start - first..own.end - first]);
+        Some(Turned { rotation: rotations[chosen], weights: handed_round(weights, layout, line) })
+    }
+
+    /// What each chunk here uses: where there are several bands, what each of them does comes first.
+    fn draw_uses(&mut self, bands: &[Uses], chunks: &[Uses], layout: Layout) -> Vec<Use> {
+        if layout.n_bands() == 1 {
+            return uses::draw(chunks, BOTH, &mut self.stream);
+        }
+        let together = uses::draw(bands, BOTH, &mut self.stream);
+        let of_band = |((band, _), chunks): ((usize, Range<usize>), &[Uses])| {
+            let mut stream = self.streams.stream(Purpose::PairRotation, self.part, BAND_STREAMS + band as u64);
+            uses::draw(chunks, together[band], &mut stream)
+        };
+        layout.bands_here().zip(chunks.chunks(layout.band() / ROW_CHUNK)).flat_map(of_band).collect()
     }
 
     /// Some chunks of rows as the pair sees them.
@@ -218,7 +240,7 @@ impl<'a, R: Real> Turning<'a, R> {
         chunks
     }
 
-    /// Draws what every row of some chunks uses and its weights, given what each chunk uses.
+    /// Draws what every row of some chunks uses and its weights, given what each of them uses.
     fn draw_rows(&self, views: &[ChunkView], first: usize, rotation: Rotation, uses: &[Use]) -> Vec<[Option<f64>; 2]> {
         let plane = self.pair.plane(rotation, self.gram);
         let mut weights = vec![Vec::new(); views.len()];
@@ -228,11 +250,19 @@ impl<'a, R: Real> Turning<'a, R> {
             |(), (at, (weights, rows))| {
                 let chunk = first + at;
                 let mut stream = self.streams.stream(Purpose::PairRotation, self.part, 1 + chunk as u64);
-                *weights = self.pair.draw_chunk(&plane, rows, uses[chunk], &mut stream);
+                *weights = self.pair.draw_chunk(&plane, rows, uses[at], &mut stream);
             },
         );
         weights.concat()
     }
+}
+
+/// Streams of bands stand behind those of chunks.
+const BAND_STREAMS: u64 = 1 << 33;
+
+/// The chunks of some rows, which start with one.
+fn chunks_of(rows: Range<usize>) -> Range<usize> {
+    rows.start.div_ceil(ROW_CHUNK)..rows.end.div_ceil(ROW_CHUNK)
 }
 
 /// The rows of some chunks.
@@ -275,28 +305,56 @@ fn draw_candidate(ln_evidences: &[f64], stream: &mut Stream) -> usize {
         .unwrap_or(0)
 }
 
-/// The chunks of all ranks, in order.
-fn gathered(own: Vec<ChunkUses>, comm: &dyn Comm) -> Vec<ChunkUses> {
+/// What the rows of each band use under each rotation, rotations of a band side by side, from the chunks of those that are here.
+fn bands_of_all(chunks: &[ChunkUses], sharing: &Sharing) -> Vec<ChunkUses> {
+    let of_band = |chunks: &[ChunkUses]| -> Vec<ChunkUses> {
+        let of_rotation = |at: usize| {
+            let chunks = chunks.iter().skip(at).step_by(CANDIDATES);
+            let uses = uses::all_joined(chunks.clone().map(|chunk| chunk.uses));
+            ChunkUses { uses, ln_total: chunks.map(|chunk| chunk.ln_total).sum() }
+        };
+        (0..CANDIDATES).map(of_rotation).collect()
+    };
+    let bands = chunks.chunks(CANDIDATES * sharing.layout().band() / ROW_CHUNK).flat_map(of_band);
+    if sharing.layout().cuts_rows() {
+        from_numbers(&sharing.from_bands(NUMBERS * CANDIDATES, to_numbers(&bands.collect::<Vec<_>>())))
+    } else {
+        bands.collect()
+    }
+}
+
+/// Numbers that a message has of each.
+const NUMBERS: usize = 5;
+
+fn to_numbers(chunks: &[ChunkUses]) -> Vec<f64> {
+    chunks.iter().flat_map(|chunk| [&chunk.uses[..], &[chunk.ln_total]].concat()).collect()
+}
+
+fn from_numbers(numbers: &[f64]) -> Vec<ChunkUses> {
+    let chunk = |&[a, b, c, d, ln_total]: &[f64; NUMBERS]| ChunkUses { uses: [a, b, c, d], ln_total };
+    numbers.as_chunks::<NUMBERS>().0.iter().map(chunk).collect()
+}
+
+/// The chunks of the ranks of a line, in order.
+fn gathered(own: Vec<ChunkUses>, layout: Layout, comm: &dyn Comm) -> Vec<ChunkUses> {
     if comm.size() == 1 {
         return own;
     }
-    let numbers: Vec<f64> = own.iter().flat_map(|chunk| [&chunk.uses[..], &[chunk.ln_total]].concat()).collect();
-    let all = all_gather_values(comm, &numbers);
-    all.as_chunks::<5>().0.iter().map(|&[a, b, c, d, ln_total]| ChunkUses { uses: [a, b, c, d], ln_total }).collect()
+    let lengths = layout.own_rows_of_line().into_iter().map(|rows| NUMBERS * CANDIDATES * chunks_of(rows).len());
+    from_numbers(&all_gather_known_values(comm, &to_numbers(&own), lengths))
 }
 
-/// Every rank tells the others what became of its rows: a byte a row for what it uses, then the weights.
-fn handed_round(own: Vec<[Option<f64>; 2]>, n_rows: usize, comm: &dyn Comm) -> Vec<[Option<f64>; 2]> {
+/// Every rank tells those that hold the same rows what became of its own: a byte a row for what it uses, then the weights.
+fn handed_round(own: Vec<[Option<f64>; 2]>, layout: Layout, comm: &dyn Comm) -> Vec<[Option<f64>; 2]> {
     if comm.size() == 1 {
         return own;
     }
     let code = |[x, y]: &[Option<f64>; 2]| u8::from(x.is_some()) + 2 * u8::from(y.is_some());
     let weights: Vec<f64> = own.iter().flatten().copied().flatten().collect();
     let bytes = [own.iter().map(code).collect(), f64::write(&weights)].concat();
-    let mut all = Vec::with_capacity(n_rows);
-    for (rank, bytes) in comm.all_gather(&bytes).iter().enumerate() {
-        let chunks = part_of(n_rows.div_ceil(ROW_CHUNK), rank, comm.size());
-        let (uses, weights) = bytes.split_at(rows_of(&chunks, n_rows).len());
+    let mut all = Vec::with_capacity(layout.rows_here().len());
+    for (theirs, bytes) in layout.own_rows_of_line().iter().zip(comm.all_gather(&bytes)) {
+        let (uses, weights) = bytes.split_at(theirs.len());
         let mut weights = f64::read(weights).into_iter();
         let mut next = |is_used: bool| is_used.then(|| weights.next().expect("a weight for every use"));
         all.extend(uses.iter().map(|using| [next(using & 1 != 0), next(using & 2 != 0)]));

@@ -128,6 +128,11 @@ mod tests {
         found.iter().zip(by_chunks).for_each(|(x, y)| assert!((x / y - 1.0).abs() < 1e-12));
     }
 
+    fn draw_by_bands(parts: &[Uses], bands: &[Uses], together: Use, stream: &mut impl rand::Rng) -> Vec<Use> {
+        let of_bands = draw(bands, together, stream);
+        parts.chunks(2).zip(of_bands).flat_map(|(band, using)| draw(band, using, stream)).collect()
+    }
+
     #[test]
     fn draws_have_the_law_of_the_ways() {
         let (parts, n) = (parts(), 200_000);
@@ -136,7 +141,15 @@ mod tests {
             let ways: Vec<_> = all_ways(&parts).into_iter().filter(|way| way.2 == together).collect();
             let total: f64 = ways.iter().map(|way| way.1).sum();
             let mut counts = std::collections::BTreeMap::<Vec<Use>, f64>::new();
-            (0..n).for_each(|_| *counts.entry(draw(&parts, together, &mut stream)).or_default() += 1.0);
+            // Half of the draws go by bands of two parts: what each band uses, then its parts.
+            let bands: Vec<Uses> = parts.chunks(2).map(|band| all_joined(band.iter().copied())).collect();
+            for turn in 0..n {
+                let uses = match turn % 2 {
+                    0 => draw(&parts, together, &mut stream),
+                    _ => draw_by_bands(&parts, &bands, together, &mut stream),
+                };
+                *counts.entry(uses).or_default() += 1.0;
+            }
             assert!(counts.keys().all(|uses| ways.iter().any(|way| way.0 == *uses)));
             let mut squares = 0.0;
             for (uses, weight, _) in &ways {

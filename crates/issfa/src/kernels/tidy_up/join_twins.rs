@@ -11,7 +11,8 @@ use crate::model::log_joint::ln_normal_density;
 use crate::model::{Entry, Model, NormalPrior, State, ibp};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
-use crate::spectral::{Domain, FeatureSpectra, Projections, Window, sum_over_tiles};
+use crate::spectral::{Domain, FeatureSpectra, Projections, Sharing, Window, sum_over_rows, sum_over_tiles, within};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Pairs looked at in one sweep.
@@ -26,6 +27,8 @@ struct Twins {
     factor: f64,
     /// Rows that use either, with the weights of both.
     rows: Vec<(usize, [f64; 2])>,
+    /// Features that these rows use, all in all.
+    n_entries: f64,
 }
 
 /// Looking at pairs may take this share of the products that a pass over the data takes.
@@ -39,7 +42,7 @@ pub fn run<R: Real>(
     touched: &[bool],
     sweep: u64,
 ) -> Info {
-    let pairs = within_bounds(alike(state, projections, touched), state, sweep);
+    let pairs = within_bounds(alike(model, state, projections, touched), state, sweep);
     // Features that were touched are no longer those that the projections know.
     let known = if touched.contains(&true) { None } else { projections.columns() };
     let gains = evidence_gains(model, state, known, &pairs);
@@ -47,7 +50,7 @@ pub fn run<R: Real>(
     let joined: Vec<&Twins> =
         pairs.iter().zip(&gains).filter(|(twins, gain)| better(twins, **gain)).map(|p| p.0).collect();
     for twins in &joined {
-        carry_over(state, twins);
+        carry_over(state, twins, model.data.sharing());
     }
     let mut gone: Vec<usize> = joined.iter().map(|twins| twins.goes).collect();
     gone.sort_unstable();
@@ -56,7 +59,7 @@ pub fn run<R: Real>(
 }
 
 /// Disjoint pairs of features that look alike, the most alike first.
-fn alike<R: Real>(state: &State<R>, projections: &Projections<R>, touched: &[bool]) -> Vec<Twins> {
+fn alike<R: Real>(model: &Model<R>, state: &State<R>, projections: &Projections<R>, touched: &[bool]) -> Vec<Twins> {
     let (k, gram) = (state.n_features(), projections.gram());
     let mut scored = Vec::new();
     for j in 0..k {
@@ -73,15 +76,18 @@ fn alike<R: Real>(state: &State<R>, projections: &Projections<R>, touched: &[boo
         let (stays, goes) = if counts[j] >= counts[l] { (j, l) } else { (l, j) };
         let sign = gram[j * k + l].signum();
         let factor = sign * (gram[goes * k + goes] / gram[stays * k + stays]).sqrt();
-        Twins { stays, goes, factor, rows: rows_of(state, [stays, goes]) }
+        Twins { stays, goes, factor, rows: Vec::new(), n_entries: 0.0 }
     };
-    disjoint(scored.into_iter().map(|(_, j, l)| [j, l]), touched, MOST_PAIRS).into_iter().map(twins).collect()
+    let pairs = disjoint(scored.into_iter().map(|(_, j, l)| [j, l]), touched, MOST_PAIRS);
+    let mut pairs: Vec<Twins> = pairs.into_iter().map(twins).collect();
+    find_rows(state, &mut pairs, model.data.sharing());
+    pairs
 }
 
 /// As many of the pairs as take a share of a pass: each needs the residuals of all its rows. Sweep by sweep others come first,
 /// so that all are looked at in time.
 fn within_bounds<R: Real>(mut pairs: Vec<Twins>, state: &State<R>, sweep: u64) -> Vec<Twins> {
-    let products = |twins: &Twins| twins.rows.iter().map(|(row, _)| state.loadings.row(*row).len() as f64).sum::<f64>();
+    let products = |twins: &Twins| twins.n_entries;
     let most = SHARE_OF_A_PASS * state.loadings.n_rows() as f64 * state.n_features() as f64;
     if pairs.iter().map(products).sum::<f64>() <= most {
         return pairs;
@@ -97,15 +103,27 @@ fn within_bounds<R: Real>(mut pairs: Vec<Twins>, state: &State<R>, sweep: u64) -
     pairs.into_iter().take_while(|twins| is_within(twins)).collect()
 }
 
-fn rows_of<R: Real>(state: &State<R>, features: [usize; 2]) -> Vec<(usize, [f64; 2])> {
-    let weights = |row: usize| {
-        let weight = |feature: usize| {
-            let entry = state.loadings.row(row).iter().find(|entry| entry.feature == feature);
-            entry.map_or(0.0, |entry| entry.weight)
-        };
-        (row, features.map(weight))
+/// Fills in the rows of each pair, wherever they are.
+fn find_rows<R: Real>(state: &State<R>, pairs: &mut [Twins], sharing: &Sharing) {
+    let here = || state.loadings.here().zip(state.loadings.rows());
+    let weight = |entries: &[Entry], feature: usize| {
+        entries.iter().find(|entry| entry.feature == feature).map_or(0.0, |entry| entry.weight)
     };
-    (0..state.loadings.n_rows()).map(weights).filter(|(_, weights)| *weights != [0.0, 0.0]).collect()
+    // Number of the pair, row, both weights, and how many features the row uses.
+    let mut own = Vec::new();
+    for (at, twins) in pairs.iter().enumerate() {
+        for (row, entries) in here() {
+            let [a, b] = [twins.stays, twins.goes].map(|feature| weight(entries, feature));
+            if [a, b] != [0.0, 0.0] {
+                own.extend([at as f64, row as f64, a, b, entries.len() as f64]);
+            }
+        }
+    }
+    for &[at, row, a, b, n_entries] in sharing.from_lines(own).as_chunks::<5>().0 {
+        let twins = &mut pairs[at as usize];
+        twins.rows.push((row as usize, [a, b]));
+        twins.n_entries += n_entries;
+    }
 }
 
 /// Log evidence of one feature in place of two, for each pair, all other features given.
@@ -128,13 +146,19 @@ fn evidence_gains<R: Real>(
         };
         return pairs.iter().map(gain).collect();
     }
-    sum_over_tiles(model.data.tiles(), pairs.len(), model.comm.as_ref(), |tile, modes, slots| {
+    let statistics = sum_over_rows(&model.data, 2 * pairs.len(), |tile, rows, sums| {
         let (mut statistics, mut residual) = (Vec::new(), Vec::new());
-        for (twins, slot) in pairs.iter().zip(slots) {
-            let features = state.features.tile(tile);
-            let data_of = |row: usize| model.data.tile_row(tile, row);
-            add_statistics(data_of, features, state, twins, &mut statistics, &mut residual);
-            *slot += evidence_gain(twins, &precisions[modes.clone()], &statistics, noise);
+        let (features, data_of) = (state.features.tile(tile), |row: usize| model.data.tile_row(tile, row));
+        for (twins, sums) in pairs.iter().zip(sums.chunks_exact_mut(2 * model.data.tiles().width(tile))) {
+            add_statistics(data_of, features, state, twins, &rows, &mut statistics, &mut residual);
+            sums.copy_from_slice(statistics.as_flattened());
+        }
+    });
+    let first = model.data.tiles().owned().start;
+    sum_over_tiles(model.data.tiles(), pairs.len(), model.comm.as_ref(), |tile, modes, slots| {
+        let of_pairs = statistics[tile - first].1.chunks_exact(2 * modes.len());
+        for ((twins, slot), statistics) in pairs.iter().zip(slots).zip(of_pairs) {
+            *slot += evidence_gain(twins, &precisions[modes.clone()], statistics.as_chunks::<2>().0, noise);
         }
     })
 }
@@ -169,7 +193,7 @@ fn statistics_in_window<R: Real>(
     let mut of_tiles: Vec<(usize, Vec<[f64; 2]>)> = tiles.owned().map(|tile| (tile, Vec::new())).collect();
     share(of_tiles.iter_mut(), Vec::new, |residual, (tile, of_tile)| {
         let data_of = |row: usize| model.data.tile_row(*tile, row);
-        add_statistics(data_of, columns.tile(*tile), state, twins, of_tile, residual);
+        add_statistics(data_of, columns.tile(*tile), state, twins, &model.data.rows_here(), of_tile, residual);
     });
     let mut seen: Vec<f64> = of_tiles.iter().flat_map(|(_, of_tile)| of_tile.as_flattened()).copied().collect();
     if tiles.is_shared() {
@@ -197,20 +221,21 @@ fn second_moments(twins: &Twins) -> [f64; 3] {
     moments
 }
 
-/// `sum_t w_t r_t` of both features at the columns of a tile, r_t the residual without either. Cells that a row lacks count
+/// `sum_t w_t r_t` of both features over some rows, at the columns of a tile, r_t the residual without either. Cells that a row lacks count
 /// as 0: this is about a better start, and they are few.
 fn add_statistics<'a, R: Real>(
     data_of: impl Fn(usize) -> &'a [R],
     features: &[R],
     state: &State<R>,
     twins: &Twins,
+    rows: &Range<usize>,
     statistics: &mut Vec<[f64; 2]>,
     residual: &mut Vec<f64>,
 ) {
     let width = features.len() / state.n_features();
     statistics.clear();
     statistics.resize(width, [0.0; 2]);
-    for (row, [a, b]) in &twins.rows {
+    for (row, [a, b]) in within(&twins.rows, rows) {
         residual.clear();
         residual.extend(data_of(*row).iter().map(|y| y.to_f64()));
         let others = |entry: &&Entry| entry.feature != twins.stays && entry.feature != twins.goes;
@@ -247,10 +272,11 @@ fn prior_gain<R: Real>(state: &State<R>, twins: &Twins) -> f64 {
 }
 
 /// Gives the rows of the feature that goes to the one that stays.
-fn carry_over<R: Real>(state: &mut State<R>, twins: &Twins) {
-    state.loadings.edit_rows(|rows| {
-        for (row, [a, b]) in &twins.rows {
-            let entries = &mut rows[*row];
+fn carry_over<R: Real>(state: &mut State<R>, twins: &Twins, sharing: &Sharing) {
+    let here = state.loadings.here();
+    state.loadings.edit_rows(sharing, |rows| {
+        for (row, [a, b]) in within(&twins.rows, &here) {
+            let entries = &mut rows[row - here.start];
             entries.retain(|entry| entry.feature != twins.stays && entry.feature != twins.goes);
             entries.push(Entry { feature: twins.stays, weight: a + twins.factor * b });
             entries.sort_unstable_by_key(|entry| entry.feature);
@@ -319,7 +345,7 @@ mod tests {
         let (model, mut state) = split_pair(false);
         let mut projections = Projections::default();
         refresh(&model, &mut state, &mut projections);
-        let pairs = alike(&state, &projections, &[false; 2]);
+        let pairs = alike(&model, &state, &projections, &[false; 2]);
         let gain = evidence_gains(&model, &state, None, &pairs)[0];
         let h = model.spectrum.precisions(&state.theta());
         let dense = |weights: &[Vec<f64>]| -> f64 {

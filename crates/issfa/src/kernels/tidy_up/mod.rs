@@ -20,7 +20,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
         refresh(model, state, projections);
     }
     let mut touched = vec![false; state.n_features()];
-    let mut info = untangle::run(state, projections, &mut touched);
+    let mut info = untangle::run(model, state, projections, &mut touched);
     let joined = join_twins::run(model, state, projections, &touched, turn.streams.sweep);
     info.proposed += joined.proposed;
     info.accepted += joined.accepted;

@@ -7,10 +7,10 @@
 
 use super::disjoint;
 use crate::kernels::Info;
-use crate::model::{Entry, State};
+use crate::model::{Entry, Model, State};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
-use crate::spectral::Projections;
+use crate::spectral::{Projections, Sharing, within};
 
 /// Directions of the half circle that are tried.
 const DIRECTIONS: usize = 24;
@@ -22,10 +22,11 @@ const FEWEST_ROWS: usize = 4;
 /// How much better (in nats) the new directions must be.
 const MARGIN: f64 = 3.0;
 
-/// Two features and the rows that use at least one of them.
+/// Two features and the rows that use at least one of them, each with the products of both with its residual that leaves both
+/// out.
 struct Pair {
     features: [usize; 2],
-    rows: Vec<usize>,
+    rows: Vec<(usize, [f64; 2])>,
 }
 
 /// What the pair becomes: new features as combinations of the old ones, and new weights of its rows.
@@ -37,8 +38,14 @@ struct Untangled {
 }
 
 /// Changes every suspicious pair that is better off apart, and marks its features.
-pub fn run<R: Real>(state: &mut State<R>, projections: &Projections<R>, touched: &mut [bool]) -> Info {
-    let pairs = suspicious_pairs(state);
+pub fn run<R: Real>(
+    model: &Model<R>,
+    state: &mut State<R>,
+    projections: &Projections<R>,
+    touched: &mut [bool],
+) -> Info {
+    let sharing = model.data.sharing();
+    let pairs = seen_from_rows(state, projections, suspicious_pairs(state, sharing), sharing);
     let mut found: Vec<Option<Untangled>> = pairs.iter().map(|_| None).collect();
     {
         let state = &*state;
@@ -52,39 +59,67 @@ pub fn run<R: Real>(state: &mut State<R>, projections: &Projections<R>, touched:
     }
     let changed: Vec<Untangled> = found.into_iter().flatten().collect();
     for change in &changed {
-        apply(state, change);
+        apply(state, change, sharing);
         change.features.into_iter().for_each(|feature| touched[feature] = true);
     }
     Info { proposed: pairs.len() as u32, accepted: changed.len() as u32, ..Info::default() }
 }
 
 /// Disjoint pairs that are active together too often, the most striking first.
-fn suspicious_pairs<R: Real>(state: &State<R>) -> Vec<Pair> {
+fn suspicious_pairs<R: Real>(state: &State<R>, sharing: &Sharing) -> Vec<[usize; 2]> {
     let (k, n_rows) = (state.n_features(), state.loadings.n_rows() as f64);
     let counts = state.loadings.counts();
-    let mut together = vec![0usize; k * k];
+    let mut together = vec![0; k * k];
     for row in state.loadings.rows() {
         for (at, a) in row.iter().enumerate() {
             row[at + 1..].iter().for_each(|b| together[a.feature * k + b.feature] += 1);
         }
     }
+    sharing.sum_over_lines(&mut together);
     let mut scored = Vec::new();
     for j in 0..k {
         for l in j + 1..k {
             let (seen, expected) = (together[j * k + l], counts[j] as f64 * counts[l] as f64 / n_rows);
-            if seen >= FEWEST_ROWS && seen as f64 > EXCESS * expected {
+            if seen >= FEWEST_ROWS as i64 && seen as f64 > EXCESS * expected {
                 scored.push(((seen as f64 - expected) / (expected + 1.0).sqrt(), j, l));
             }
         }
     }
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-    let pairs = disjoint(scored.into_iter().map(|(_, j, l)| [j, l]), &vec![false; k], MOST_PAIRS);
-    pairs.into_iter().map(|features| Pair { rows: rows_of(state, features), features }).collect()
+    disjoint(scored.into_iter().map(|(_, j, l)| [j, l]), &vec![false; k], MOST_PAIRS)
 }
 
-fn rows_of<R: Real>(state: &State<R>, features: [usize; 2]) -> Vec<usize> {
-    let uses = |row: &usize| state.loadings.row(*row).iter().any(|entry| features.contains(&entry.feature));
-    (0..state.loadings.n_rows()).filter(uses).collect()
+/// The pairs with their rows, on every rank: each knows the products of some rows.
+fn seen_from_rows<R: Real>(
+    state: &State<R>,
+    projections: &Projections<R>,
+    pairs: Vec<[usize; 2]>,
+    sharing: &Sharing,
+) -> Vec<Pair> {
+    let (k, gram) = (state.n_features(), projections.gram());
+    let inner = |row: usize, [j, l]: [usize; 2]| {
+        let mut products = [j, l].map(|feature| projections.row(row)[feature]);
+        for entry in state.loadings.row(row).iter().filter(|entry| ![j, l].contains(&entry.feature)) {
+            products[0] -= entry.weight * gram[entry.feature * k + j];
+            products[1] -= entry.weight * gram[entry.feature * k + l];
+        }
+        products
+    };
+    // Number of the pair, row, and both products.
+    let mut own = Vec::new();
+    for (at, pair) in pairs.iter().enumerate() {
+        let uses = |row: &usize| state.loadings.row(*row).iter().any(|entry| pair.contains(&entry.feature));
+        own.extend(projections.rows().filter(uses).flat_map(|row| {
+            let [a, b] = inner(row, *pair);
+            [at as f64, row as f64, a, b]
+        }));
+    }
+    let all = sharing.from_own_rows(own);
+    let mut pairs: Vec<Pair> = pairs.into_iter().map(|features| Pair { features, rows: Vec::new() }).collect();
+    for &[at, row, a, b] in all.as_chunks::<4>().0 {
+        pairs[at as usize].rows.push((row as usize, [a, b]));
+    }
+    pairs
 }
 
 /// The plane of two features, seen from the rows.
@@ -105,19 +140,11 @@ impl Plane {
     fn new<R: Real>(state: &State<R>, projections: &Projections<R>, pair: &Pair) -> Plane {
         let (k, [j, l]) = (state.n_features(), pair.features);
         let gram = projections.gram();
-        let inner = |&row: &usize| {
-            let mut products = pair.features.map(|feature| projections.row(row)[feature]);
-            for entry in state.loadings.row(row).iter().filter(|entry| !pair.features.contains(&entry.feature)) {
-                products[0] -= entry.weight * gram[entry.feature * k + j];
-                products[1] -= entry.weight * gram[entry.feature * k + l];
-            }
-            products
-        };
         // Two features of the plane will share its rows between them.
         let count = 0.5 * pair.rows.len() as f64;
         Plane {
             gram: [[gram[j * k + j], gram[j * k + l]], [gram[l * k + j], gram[l * k + l]]],
-            inner: pair.rows.iter().map(inner).collect(),
+            inner: pair.rows.iter().map(|(_, inner)| *inner).collect(),
             noise_variance: state.noise_variance,
             weight_precision: (state.weight_precisions[j] * state.weight_precisions[l]).sqrt(),
             ln_prior_odds: (count / (state.loadings.n_rows() as f64 - count + state.ibp_repulsion)).ln(),
@@ -206,7 +233,7 @@ impl Plane {
             } else {
                 [0.0, alone(b)]
             };
-            (pair.rows[at], chosen)
+            (pair.rows[at].0, chosen)
         };
         let weights: Vec<(usize, [f64; 2])> = self.inner.iter().enumerate().map(weigh).collect();
         let used = |i: usize| weights.iter().any(|(_, weights)| weights[i] != 0.0);
@@ -214,12 +241,13 @@ impl Plane {
     }
 }
 
-fn apply<R: Real>(state: &mut State<R>, change: &Untangled) {
+fn apply<R: Real>(state: &mut State<R>, change: &Untangled, sharing: &Sharing) {
     let [j, l] = change.features;
     state.features.combine(j, l, change.combination);
-    state.loadings.edit_rows(|rows| {
-        for (row, weights) in &change.weights {
-            let entries = &mut rows[*row];
+    let here = state.loadings.here();
+    state.loadings.edit_rows(sharing, |rows| {
+        for (row, weights) in within(&change.weights, &here) {
+            let entries = &mut rows[row - here.start];
             entries.retain(|entry| entry.feature != j && entry.feature != l);
             let new = change.features.into_iter().zip(*weights).filter(|(_, weight)| *weight != 0.0);
             entries.extend(new.map(|(feature, weight)| Entry { feature, weight }));
@@ -232,7 +260,7 @@ fn apply<R: Real>(state: &mut State<R>, change: &Untangled) {
 mod tests {
     use super::*;
     use crate::kernels::refresh;
-    use crate::model::{Loadings, Model, Priors};
+    use crate::model::{Loadings, Priors};
     use crate::spectral::SpectralData;
     use crate::structure::{Curve, Spectrum, expression};
 
@@ -276,7 +304,7 @@ mod tests {
         let mut projections = Projections::default();
         refresh(&model, &mut state, &mut projections);
         let mut touched = [false; 2];
-        let info = run(&mut state, &projections, &mut touched);
+        let info = run(&model, &mut state, &projections, &mut touched);
         assert_eq!((info.accepted, touched), (1, [true, true]));
         assert_eq!(state.loadings.n_active(), 12, "one feature a row is enough");
         assert_eq!(state.loadings.counts(), [6, 6]);

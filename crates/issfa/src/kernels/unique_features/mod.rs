@@ -9,12 +9,14 @@ pub mod offers;
 use super::images::Images;
 use super::{Info, Phase, Turn, metropolis};
 use crate::model::{Entry, Loadings, Model, State, ibp, simulate};
+use crate::numeric::bytes::Element;
 use crate::numeric::lanes::{Tileful, filled_up, sum_of, sum_of_ln};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Stream};
-use crate::spectral::{FeatureSpectra, Projections, SpectralData, TILE, sum_over_tiles};
+use crate::spectral::{FeatureSpectra, Projections, Sharing, SpectralData, TILE, sum_over_tiles};
 use pulp::{Simd, WithSimd};
+use std::ops::Range;
 
 /// During burn-in at least this many births are proposed in a round, up to this rate a row: a chain that starts with few
 /// features would otherwise propose few, and make do with mixtures of true ones before those are born.
@@ -58,15 +60,16 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
     let mut info = Info::default();
     let mut images = Images::of(model, state, projections);
+    let mut has_unique = rows_with_unique(state);
     let with_offers = u32::from(turn.phase != Phase::BurnIn);
     for number in 0..model.birth_rounds + with_offers {
         let round = Round { turn, number };
         let (mut candidates, shown) = if number < model.birth_rounds {
-            (propose(model, state, round), Vec::new())
+            (propose(model, state, &has_unique, round), Vec::new())
         } else {
             offers::make(model, state, round)
         };
-        info.proposed += candidates.len() as u32;
+        let n_proposed = candidates.len();
         // Where rows have cells that were not observed, these are drawn first, anew in each round.
         let completed = images.as_ref().map(|images| complete(model, state, images, &mut candidates, round));
         let rows = completed.as_ref().map_or(Rows::Data(&model.data), Rows::Residuals);
@@ -75,18 +78,41 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
         } else {
             offers::choose(model, rows, state, &mut candidates, &shown, &variances, round);
         }
+        let (n_proposed, mut candidates) = of_all_lines(n_proposed, candidates, model.data.sharing());
+        info.proposed += n_proposed as u32;
         keep_within(model.max_features, state.n_features(), &mut candidates);
         info.accepted += candidates.len() as u32;
         if candidates.is_empty() {
             continue;
         }
         projections.features_changed();
-        let (births, deaths) = apply(rows, state, &candidates, &precisions, round);
+        let (births, deaths) = apply(model, rows, state, &candidates, &precisions, round);
         info.births += births;
         info.deaths += deaths;
         images.iter_mut().for_each(|images| images.add_newborns(state));
+        has_unique = rows_with_unique(state);
     }
     info
+}
+
+/// How many were proposed and who is accepted of all rows, in their order, from those of the rows that each line holds.
+fn of_all_lines(n_proposed: usize, accepted: Vec<Candidate>, sharing: &Sharing) -> (usize, Vec<Candidate>) {
+    if !sharing.layout().cuts_rows() {
+        return (n_proposed, accepted);
+    }
+    let own: Vec<f64> =
+        [n_proposed as f64].into_iter().chain(accepted.iter().flat_map(Candidate::to_numbers)).collect();
+    let (mut n_proposed, mut accepted) = (0, Vec::new());
+    for line in sharing.bytes_from_lines(f64::write(&own)) {
+        let numbers = f64::read(&line);
+        let (n_of_line, mut left) = numbers.split_first().expect("a line says how many it has proposed");
+        n_proposed += *n_of_line as usize;
+        while let Some((candidate, rest)) = Candidate::from_numbers(left) {
+            accepted.push(candidate);
+            left = rest;
+        }
+    }
+    (n_proposed, accepted)
 }
 
 /// Leaves the candidates that are accepted.
@@ -132,25 +158,32 @@ impl Round<'_> {
     }
 }
 
-/// Proposals from the prior for every row; rows that have nothing unique and get nothing cost one uniform number.
-fn propose<R: Real>(model: &Model<R>, state: &State<R>, round: Round) -> Vec<Candidate> {
+/// Proposals from the prior for every row here; rows that have nothing unique and get nothing cost one uniform number.
+fn propose<R: Real>(model: &Model<R>, state: &State<R>, has_unique: &[bool], round: Round) -> Vec<Candidate> {
     let n_rows = state.loadings.n_rows();
     let mut rate = ibp::unique_rate(n_rows, state.ibp_strength, state.ibp_repulsion);
     if round.turn.phase == Phase::BurnIn {
         rate = rate.max((BURN_IN_PROPOSALS / n_rows as f64).min(BURN_IN_RATE));
     }
-    let mut counts = round.stream(Purpose::UniqueCounts, 0);
-    let mut candidates = Vec::new();
-    for row in 0..n_rows {
-        let n_new = ibp::draw_poisson(rate, &mut counts);
-        if n_new == 0 && unique_of(state, row).next().is_none() {
-            continue;
+    let (counts, first, mut candidates) = (ibp::Counts::new(rate), model.data.rows_here().start, Vec::new());
+    for (band, rows) in model.data.layout().bands_here() {
+        let mut stream = round.stream(Purpose::UniqueCounts, band as u64);
+        for row in rows {
+            let n_new = counts.draw(&mut stream);
+            if n_new == 0 && !has_unique[row - first] {
+                continue;
+            }
+            let mut stream = round.stream(Purpose::UniqueProposals, 2 * row as u64);
+            let new = (0..n_new).map(|_| newborn(model, &mut stream)).collect();
+            candidates.push(Candidate::new(state, row, new));
         }
-        let mut stream = round.stream(Purpose::UniqueProposals, 2 * row as u64);
-        let new = (0..n_new).map(|_| newborn(model, &mut stream)).collect();
-        candidates.push(Candidate::new(state, row, new));
     }
     candidates
+}
+
+/// Which of the rows here use a feature that no other row uses.
+fn rows_with_unique<R>(state: &State<R>) -> Vec<bool> {
+    state.loadings.here().map(|row| unique_of(state, row).next().is_some()).collect()
 }
 
 /// What no other row uses.
@@ -168,6 +201,33 @@ impl Candidate {
             new_energy: new.iter().map(|born| born.weight.powi(2)).sum(),
             new,
         }
+    }
+
+    /// Row, numbers of old and of new features, old energy, the old ones, and three numbers of each new one.
+    fn to_numbers(&self) -> Vec<f64> {
+        let mut numbers = vec![self.row as f64, self.old.len() as f64, self.new.len() as f64, self.old_energy];
+        numbers.extend(self.old.iter().map(|feature| *feature as f64));
+        numbers.extend(self.new.iter().flat_map(|born| [born.weight, born.weight_mean, born.weight_precision]));
+        numbers
+    }
+
+    /// The first candidate of several, and what comes after it.
+    fn from_numbers(numbers: &[f64]) -> Option<(Candidate, &[f64])> {
+        let (&[row, n_old, n_new, old_energy], rest) = numbers.split_first_chunk()?;
+        let (old, rest) = rest.split_at(n_old as usize);
+        let (new, rest) = rest.split_at(3 * n_new as usize);
+        let born =
+            |&[weight, weight_mean, weight_precision]: &[f64; 3]| Newborn { weight, weight_mean, weight_precision };
+        let new: Vec<Newborn> = new.as_chunks::<3>().0.iter().map(born).collect();
+        let candidate = Candidate {
+            row: row as usize,
+            place: row as usize,
+            old: old.iter().map(|feature| *feature as usize).collect(),
+            old_energy,
+            new_energy: new.iter().map(|born| born.weight.powi(2)).sum(),
+            new,
+        };
+        Some((candidate, rest))
     }
 }
 
@@ -202,7 +262,8 @@ fn ln_ratios<R: Real>(
     variances: &[f64],
 ) -> Vec<f64> {
     let arch = pulp::Arch::new();
-    sum_over_tiles(state.features.tiles(), candidates.len(), model.comm.as_ref(), |tile, modes, slots| {
+    let (tiles, line) = (state.features.tiles().each_once(), model.data.sharing().same_rows());
+    sum_over_tiles(tiles, candidates.len(), line, |tile, modes, slots| {
         arch.dispatch(RatiosAt { rows, state, candidates, tile, variances: &variances[modes], slots });
     })
 }
@@ -254,6 +315,7 @@ pub fn ln_evidence(residual: &Tileful, energy: f64, variances: &Tileful, noise_v
 
 /// Replaces the unique features of accepted candidates, in row order. Returns how many were born and how many died.
 fn apply<R: Real>(
+    model: &Model<R>,
     rows: Rows<R>,
     state: &mut State<R>,
     accepted: &[Candidate],
@@ -263,7 +325,7 @@ fn apply<R: Real>(
     // Spectra first, into places at the end, while the shared features still stand where they stood.
     let n_before = state.n_features();
     let n_born = accepted.iter().map(|candidate| candidate.new.len()).sum();
-    let tiles = state.features.tiles();
+    let (tiles, here) = (state.features.tiles(), model.data.rows_here());
     let mut spectra = std::mem::replace(&mut state.features, FeatureSpectra::empty(0));
     spectra.grow(n_born);
     let work = |residual: &mut Vec<f64>, (tile, values): (usize, &mut [R])| {
@@ -271,8 +333,12 @@ fn apply<R: Real>(
         let (old, born) = values.split_at_mut(n_before * modes.len());
         let mut first = 0;
         for candidate in accepted.iter().filter(|candidate| !candidate.new.is_empty()) {
-            shared_residual(rows, &state.loadings, candidate, tile, old, residual);
             let n_new = candidate.new.len();
+            if !here.contains(&candidate.row) {
+                first += n_new;
+                continue;
+            }
+            shared_residual(rows, &state.loadings, candidate, tile, old, residual);
             let place = &mut born[first * modes.len()..(first + n_new) * modes.len()];
             let index = (candidate.row * tiles.len() + tile) as u64;
             let mut stream = round.stream(Purpose::UniqueSpectra, index);
@@ -281,6 +347,9 @@ fn apply<R: Real>(
         }
     };
     share(spectra.tiles_mut(), Vec::new, work);
+    if model.data.layout().cuts_rows() {
+        take_newborns(model, accepted, n_before, &mut spectra);
+    }
     state.features = spectra;
     let mut dead = Vec::new();
     for candidate in accepted {
@@ -296,6 +365,34 @@ fn apply<R: Real>(
     dead.sort_unstable();
     state.remove_features(&dead);
     (n_born as u32, dead.len() as u32)
+}
+
+/// Fills in the spectra that were drawn where other rows are: of the tiles here, by the ranks of the column.
+fn take_newborns<R: Real>(model: &Model<R>, accepted: &[Candidate], n_before: usize, spectra: &mut FeatureSpectra<R>) {
+    let (layout, column) = (model.data.layout(), model.data.sharing().same_tiles());
+    let [_, n_columns] = layout.shape();
+    // The places of those that were born in rows of a line, and who holds them.
+    let places = |rows: Range<usize>| {
+        let born = accepted.iter().flat_map(|candidate| candidate.new.iter().map(|_| candidate.row));
+        (n_before..).zip(born).filter(move |(_, row)| rows.contains(row)).map(|(place, _)| place)
+    };
+    let mut own = Vec::new();
+    for tile in layout.tiles().owned() {
+        let (values, width) = (spectra.tile(tile), layout.tiles().width(tile));
+        places(layout.rows_here()).for_each(|place| R::append(&values[place * width..(place + 1) * width], &mut own));
+    }
+    for (line, bytes) in column.all_gather(&own).iter().enumerate() {
+        let drawn = R::read(bytes);
+        let mut drawn = &drawn[..];
+        for (tile, values) in spectra.tiles_mut() {
+            let width = layout.tiles().width(tile);
+            for place in places(layout.of(line * n_columns).rows_here()) {
+                let (now, later) = drawn.split_at(width);
+                values[place * width..(place + 1) * width].copy_from_slice(now);
+                drawn = later;
+            }
+        }
+    }
 }
 
 /// The row's residual at the modes of one tile, without its unique features; `features` are those of the tile.

@@ -23,19 +23,20 @@ const FEWEST: f64 = 10.0;
 const COST: f64 = 80.0;
 const COST_UNOBSERVED: f64 = 400.0;
 
-/// Rows, and what each is shown; the rows are chosen by what unique features do not change.
+/// Rows of those here, and what each is shown; the rows are chosen by what unique features do not change.
 pub(super) fn make<R: Real>(
     model: &Model<R>,
     state: &State<R>,
     round: Round,
 ) -> (Vec<Candidate>, Vec<[Newborn; SHOWN]>) {
     let share = share_of_rows(state.loadings.counts(), state.loadings.n_rows(), part_seen(model));
-    let mut chosen = round.stream(Purpose::UniqueCounts, 0);
     let mut offers = (Vec::new(), Vec::new());
-    for row in 0..state.loadings.n_rows() {
-        if chosen.random::<f64>() >= share {
-            continue;
-        }
+    let mut chosen = Vec::new();
+    for (band, rows) in model.data.layout().bands_here() {
+        let mut stream = round.stream(Purpose::UniqueCounts, band as u64);
+        chosen.extend(rows.filter(|_| stream.random::<f64>() < share));
+    }
+    for row in chosen {
         let candidate = Candidate::new(state, row, Vec::new());
         if candidate.old.len() > 1 {
             continue;
@@ -89,7 +90,8 @@ pub(super) fn choose<R: Real>(
 ) {
     let arch = pulp::Arch::new();
     let n_evidences = SHOWN * candidates.len();
-    let evidences = sum_over_tiles(state.features.tiles(), n_evidences, model.comm.as_ref(), |tile, modes, slots| {
+    let (tiles, line) = (state.features.tiles().each_once(), model.data.sharing().same_rows());
+    let evidences = sum_over_tiles(tiles, n_evidences, line, |tile, modes, slots| {
         let variances = &variances[modes];
         arch.dispatch(EvidencesAt { rows, state, candidates, shown, tile, variances, slots });
     });

@@ -1,6 +1,6 @@
 //! Whole rows put together, on every rank, from tiles and from the ranks that hold or compute them.
 
-use super::super::tile_work::{AddStatistic, Columns};
+use super::super::tile_work::{Columns, add_bands};
 use super::super::{FeatureSpectra, Pass, TILE, Tiles};
 use super::turned::Rotation;
 use crate::comm::{Comm, all_gather_values, part_of};
@@ -10,13 +10,14 @@ use crate::numeric::workers::share;
 /// `P'W'Y`, a row a turned feature.
 pub(super) fn statistic<R: Real>(pass: &Pass<R>, rotation: &Rotation<R>) -> Vec<Vec<R>> {
     let Pass { data, loadings, comm, .. } = *pass;
-    let (k, columns) = (loadings.n_features(), Columns::new(loadings));
+    let (k, columns) = (loadings.n_features(), Columns::of_bands(loadings, data.layout()));
     let mut of_tiles: Vec<(usize, Vec<R>)> = data.tiles().owned().map(|tile| (tile, Vec::new())).collect();
     let arch = pulp::Arch::new();
-    share(of_tiles.iter_mut(), Vec::new, |statistic: &mut Vec<R>, (tile, turned)| {
+    let scratch = || (Vec::new(), Vec::new());
+    share(of_tiles.iter_mut(), scratch, |(statistic, band): &mut (Vec<R>, Vec<R>), (tile, turned)| {
         let width = data.tiles().width(*tile);
         statistic.resize(k * width, R::zero());
-        arch.dispatch(AddStatistic { rows: data.tile(*tile), width, columns: &columns, statistic });
+        add_bands(arch, data, *tile, &columns, (statistic, band));
         *turned = rotation.turn_in(statistic, width);
     });
     rows_of_tiles(data.tiles(), rotation.n_turned(), of_tiles.into_iter().map(|(_, values)| values).collect(), comm)
