@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::numeric::linalg::Real;
 use crate::rng::{Purpose, Streams};
-use crate::spectral::{Projections, SpectralData, Window};
+use crate::spectral::{BAND, Projections, SpectralData, Window};
 use crate::structure::{Curve, Direction, Spectrum, Structure, expression};
 use rayon::prelude::*;
 use std::marker::PhantomData;
@@ -87,6 +87,8 @@ pub struct Tiny {
     pub joint_every: u64,
     /// What multiplies the precision of every mode, as under a noise reference; 1 where empty.
     pub factors: Vec<f64>,
+    /// Rows of a band.
+    pub band: usize,
 }
 
 impl Default for Tiny {
@@ -103,6 +105,7 @@ impl Default for Tiny {
             holes: Vec::new(),
             joint_every: 20,
             factors: Vec::new(),
+            band: BAND,
         }
     }
 }
@@ -121,7 +124,7 @@ impl Tiny {
     /// Complete data, or what the mask and the holes leave of them.
     fn model<R: Real>(&self, data: SpectralData<R>, spectrum: &Spectrum, priors: &Priors) -> Model<R> {
         if self.mask.is_empty() && self.holes.is_empty() {
-            return Model::new(data, spectrum.clone(), priors.clone());
+            return Model::new(data.in_bands(self.band), spectrum.clone(), priors.clone());
         }
         let structure = Arc::new(self.structure());
         let mask = if self.mask.is_empty() { (0..structure.n_sites()).collect() } else { self.mask.clone() };

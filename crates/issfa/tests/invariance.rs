@@ -184,6 +184,13 @@ fn student_weights() {
 }
 
 /// Rows in two chunks, features that many of them use and features that one does.
+/// Sums over rows band by band, and a stream for each band.
+#[test]
+fn rows_in_two_bands() {
+    let tiny = Tiny { n_rows: 67, band: 64, applications: 1, ..Tiny::default() };
+    check(&[("67 rows in two bands".into(), run(&tiny, &whole_sweep(), 19, repeats() / 8))]);
+}
+
 #[test]
 fn pairs_in_more_rows_than_a_chunk_holds() {
     let tiny = Tiny { n_rows: 67, applications: 1, ..Tiny::default() };

@@ -199,6 +199,12 @@ impl Sharing {
         Sharing { layout, all: all.clone(), groups }
     }
 
+    /// Nobody shares; in bands of this length.
+    pub fn in_bands(n_rows: usize, n_modes: usize, band: usize) -> Sharing {
+        let alone: Arc<dyn Comm> = Arc::new(Solo);
+        Sharing::between(&alone, n_rows, n_modes, band, Cut::TilesAndRows)
+    }
+
     /// Other data of the same rows, between the same ranks. All of them together.
     pub fn of_modes(&self, n_modes: usize) -> Sharing {
         Sharing::between(&self.all, self.layout.n_rows, n_modes, self.layout.band, Cut::TilesAndRows)

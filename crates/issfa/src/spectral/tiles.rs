@@ -119,6 +119,12 @@ impl<R: Real> SpectralData<R> {
         SpectralData::of(&sharing, Storage::in_memory(n_cells_here(&sharing)))
     }
 
+    /// Whole data whose rows are summed over in other bands: for tests, which have few rows.
+    pub fn in_bands(self, band: usize) -> Self {
+        let sharing = Sharing::in_bands(self.n_rows(), self.n_modes(), band);
+        SpectralData::of(&sharing, self.values)
+    }
+
     fn of(sharing: &Sharing, values: Storage<R>) -> Self {
         let layout = sharing.layout();
         SpectralData { sharing: sharing.clone(), tiles: layout.tiles(), rows: layout.rows_here(), values }
