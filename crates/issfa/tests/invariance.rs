@@ -187,8 +187,11 @@ fn student_weights() {
 /// Sums over rows band by band, and a stream for each band.
 #[test]
 fn rows_in_two_bands() {
-    let tiny = Tiny { n_rows: 67, band: 64, applications: 1, ..Tiny::default() };
-    check(&[("67 rows in two bands".into(), run(&tiny, &whole_sweep(), 19, repeats() / 8))]);
+    let one = |(seed, weight_tails): (u64, Option<f64>)| {
+        let tiny = Tiny { n_rows: 67, band: 64, applications: 1, weight_tails, ..Tiny::default() };
+        (format!("67 rows in two bands, tails {weight_tails:?}"), run(&tiny, &whole_sweep(), seed, repeats() / 8))
+    };
+    check(&[(19, None), (20, Some(4.0))].map(one));
 }
 
 #[test]

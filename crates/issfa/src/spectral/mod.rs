@@ -30,6 +30,6 @@ pub use sharing::{BAND, Cut, Layout, OWN_CHUNK, Sharing};
 pub use statistics::{
     mode_energies, squared_row_norms, sum_over_rows, sum_over_some_tiles, sum_over_tiles, weighted_rows, within,
 };
-pub use storage::n_behind;
-pub use tiles::{Ahead, FeatureSpectra, SpectralData, Tiles};
+pub use storage::{Ahead, n_behind};
+pub use tiles::{FeatureSpectra, SpectralData, Tiles};
 pub use window::{Window, residuals_at_columns};

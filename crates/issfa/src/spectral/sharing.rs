@@ -42,11 +42,6 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Everything in one place.
-    pub fn whole(n_rows: usize, n_modes: usize) -> Layout {
-        Layout { n_rows, n_modes, band: BAND, n_lines: 1, n_columns: 1, rank: 0, n_ranks: 1 }
-    }
-
     /// Shared out so that the busiest rank has as little to do as can be; with fewer lines where that is as good.
     pub fn shared(n_rows: usize, n_modes: usize, band: usize, cut: Cut, (rank, n_ranks): (usize, usize)) -> Layout {
         assert!(band > 0 && band.is_multiple_of(OWN_CHUNK), "a band is a whole number of chunks of {OWN_CHUNK} rows");
@@ -185,7 +180,7 @@ impl std::fmt::Debug for Sharing {
 impl Sharing {
     /// Everything in one place.
     pub fn none(n_rows: usize, n_modes: usize) -> Sharing {
-        Sharing { layout: Layout::whole(n_rows, n_modes), all: Arc::new(Solo), groups: None }
+        Sharing::in_bands(n_rows, n_modes, BAND)
     }
 
     /// Between all of these ranks. All of them together.

@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 
 /// From this size on, memory is asked for in large pages: walking through it is then a good deal faster.
 const LARGE: usize = 32 << 20;
@@ -68,7 +69,7 @@ impl<R: Real> Storage<R> {
     }
 
     /// Room in memory that the system has cleared already: it does so at the first look, which takes its time.
-    pub fn touched(n: usize) -> Result<Storage<R>> {
+    fn touched(n: usize) -> Result<Storage<R>> {
         const PAGE: usize = 4096;
         let mut storage = Storage::try_in_memory(n)?;
         storage.iter_mut().step_by(PAGE / R::BYTES).for_each(|x| *x = std::hint::black_box(R::zero()));
@@ -113,6 +114,21 @@ impl<R: Real> Storage<R> {
         if let Storage::Spilled(spilled) = self {
             spilled.let_go(0..spilled.map.len());
         }
+    }
+}
+
+/// Room in memory that is made on a thread of its own, before it is known for sure how many numbers there are.
+pub struct Ahead<R>(JoinHandle<Result<Storage<R>>>);
+
+impl<R: Real> Ahead<R> {
+    /// Begins to make room for so many numbers.
+    pub fn begin(n: usize) -> Ahead<R> {
+        Ahead(std::thread::spawn(move || Storage::touched(n)))
+    }
+
+    /// The room, once it is made; let go where it is not for so many numbers.
+    pub(super) fn taken(self, n: usize) -> Option<Storage<R>> {
+        self.0.join().ok()?.ok().filter(|room| room.len() == n)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Storage by tiles of modes: the data (the rows that are here, of each tile contiguous) and the features.
 
 use super::sharing::{Layout, Sharing};
-use super::storage::{Look, Storage};
+use super::storage::{Ahead, Look, Storage};
 use crate::comm::{Comm, part_of};
 use crate::error::Result;
 use crate::numeric::lanes::TILE;
@@ -9,7 +9,6 @@ use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use std::ops::Range;
 use std::path::Path;
-use std::thread::JoinHandle;
 use xxhash_rust::xxh3::Xxh3;
 
 /// How `n_modes` modes are cut into tiles, and which of them this process holds.
@@ -91,16 +90,6 @@ impl Tiles {
     }
 }
 
-/// Room for data that is made on a thread of its own, before it is known for sure how many numbers there are.
-pub struct Ahead<R>(JoinHandle<Result<Storage<R>>>);
-
-impl<R: Real> Ahead<R> {
-    /// Begins to make room for so many numbers.
-    pub fn begin(n: usize) -> Ahead<R> {
-        Ahead(std::thread::spawn(move || Storage::touched(n)))
-    }
-}
-
 /// The observations in the spectral domain, `Y U`: for each tile that is here, the rows that are here x modes, row-major.
 #[derive(Debug)]
 pub struct SpectralData<R> {
@@ -137,13 +126,9 @@ impl<R: Real> SpectralData<R> {
 
     /// [`SpectralData::in_memory`] in the room that was made ahead, if it is as large as it should be.
     pub fn made_ahead(sharing: &Sharing, ahead: Ahead<R>) -> Result<Self> {
-        match ahead.0.join() {
-            Ok(Ok(values)) if values.len() == n_cells_here(sharing) => Ok(SpectralData::of(sharing, values)),
-            // Let go first: it may be in the way.
-            room => {
-                drop(room);
-                SpectralData::in_memory(sharing)
-            }
+        match ahead.taken(n_cells_here(sharing)) {
+            Some(values) => Ok(SpectralData::of(sharing, values)),
+            None => SpectralData::in_memory(sharing),
         }
     }
 
