@@ -1,6 +1,6 @@
 """What the noise reference does, on real data and on simulated ones; prints tables and writes bench/noise.json.
 
-    bench/run noise [--data FOLDER] [--only table neurons hidden simulated rows] [--sets digits ...] [--quick]
+    bench/run noise [--data FOLDER] [--only table neurons hidden simulated rows levels table_by_row] [--sets digits ...] [--quick]
 
 Real data are not part of the project: FOLDER (default ../shared/data) holds them, as its README says. Parts:
 
@@ -15,8 +15,10 @@ Real data are not part of the project: FOLDER (default ../shared/data) holds the
 5. rows       whether noise that differs between rows would earn its place: haxby with every row divided by the root of its own
               residual variance (of a first fit, over the mean of its run), beside rows as they are, by the hidden cells of a run
               left out, which is the same for both
+6. levels     levels of rows, (--row-noise) beside one level a run: K and hidden cells, as in 3, of two seeds; and how much
+              rows differ by the reference of every data set that is a series, movies of neurons included
 
---sets takes some data sets of the table only; the others stay as they are in bench/noise.json.
+--sets takes some data sets of the table or of levels only; the others stay as they are in bench/noise.json.
 --quick takes few sweeps, to see whether the script works: its numbers mean nothing, and go to target/noise_quick.json.
 """
 
@@ -31,6 +33,7 @@ from pathlib import Path
 
 import program
 import numpy as np
+from settle import stored
 
 FOUND, MATCHED, LOUD = 0.7, 0.5, 10
 # Cells that were looked at while the recipe was tried are those of the window 35,35,100 and frames 0 to 1500.
@@ -47,7 +50,7 @@ def rows_of(data):
         "haxby slice": (slices, ["--mask", "auto", "--detrend", "linear", "--confounds", *sorted(haxby.glob("run-*_motion.txt"))], 1000),
         "localizer": ([data / "localizer/bold.nii.gz"], ["--mask", "MASK", "--detrend", "linear"], 600),
         "digits": ([data / "digits/digits_img1797_h8_w8.npy"], [], 1000),
-        "era5_uk": ([data / "era5_uk/era5_uk_t2m_time744_lat33_lon49.npy"], [], 600),
+        "era5_uk": ([data / "era5_uk/era5_uk_t2m_time744_lat33_lon49.npy"], [], 1000),
         "elnino": ([data / "elnino/elnino_year61_month12.npy"], ["--structure", "cycle(12)"], 1000),
     }
 
@@ -99,7 +102,7 @@ def shared_by_both(runs):
     return shares
 
 
-def table(data, scratch, quick, sets=None):
+def table(data, scratch, quick, sets=None, more=()):
     """Two seeds of every data set, merged for R-hat."""
     found = {}
     for name, (inputs, options, sweeps) in rows_of(data).items():
@@ -112,8 +115,8 @@ def table(data, scratch, quick, sets=None):
         sweeps = 20 if quick else sweeps
         runs = [scratch / f"{name}-{seed}" for seed in (1, 2)]
         for seed, run in zip((1, 2), runs):
-            program.call("fit", *inputs, *options, "--sweeps", sweeps, "--burn-in", sweeps // 2, "--seed", seed, "--out", run, "--overwrite",
-                       "--quiet")
+            program.call("fit", *inputs, *options, *more, "--sweeps", sweeps, "--burn-in", sweeps // 2, "--seed", seed, "--out", run,
+                         "--overwrite", "--quiet")
         merged = scratch / f"{name}-merged"
         program.call("merge", *runs, "--out", merged, "--overwrite", "--quiet")
         overview = program.call_json("summary", merged)
@@ -143,6 +146,11 @@ def score(features, truth, weights):
     return float((c[loud].max(1) >= FOUND).mean()), float((c.max(0) < MATCHED).mean())
 
 
+def make_movie(data, movie, window, frames, noise, seed):
+    options = ["--window", window, "--frames", frames, "--noise", noise, "--seed", str(seed)]
+    subprocess.run([sys.executable, data / "neurons/make_movie.py", movie, *options], check=True, capture_output=True)
+
+
 def neurons(data, scratch, quick):
     from sklearn.decomposition import NMF, PCA, FastICA
 
@@ -150,8 +158,7 @@ def neurons(data, scratch, quick):
     for noise in ["white", "sites", "smooth", "both"]:
         for window, frames, seed in WINDOWS:
             movie = scratch / f"movie-{noise}-{seed}"
-            subprocess.run([sys.executable, data / "neurons/make_movie.py", movie, "--window", window, "--frames", frames, "--noise", noise,
-                            "--seed", str(seed)], check=True, capture_output=True)
+            make_movie(data, movie, window, frames, noise, seed)
             truth = np.load(movie / "truth_features.npy")
             truth, weights = truth.reshape(len(truth), -1), np.load(movie / "truth_weights.npy")
             run = scratch / f"run-{noise}-{seed}"
@@ -179,22 +186,7 @@ def neurons(data, scratch, quick):
 
 def hidden(data, scratch, quick):
     found = {}
-    haxby = data / "haxby"
-    slices, motion = sorted(haxby.glob("run-*_slice.nii.gz")), sorted(haxby.glob("run-*_motion.txt"))
-    cases = {"haxby slice, run 12": (slices[:11], ["--mask", "auto", "--detrend", "linear", "--confounds", *motion[:11]], slices[11],
-                                     ["--confounds", motion[11], "--center-new", "own"])}
-    for name, path, options, share in [
-        ("mouse_calcium", data / "mouse_calcium/camouse_time500_64_64.npy", [], 0.8),
-        ("era5_uk", data / "era5_uk/era5_uk_t2m_time744_lat33_lon49.npy", [], 0.8),
-        ("elnino", data / "elnino/elnino_year61_month12.npy", ["--structure", "cycle(12)"], 0.8),
-    ]:
-        values = np.load(path).astype(np.float32)
-        cut = int(share * len(values))
-        parts = [scratch / f"{name}-{part}.npy" for part in ("train", "test")]
-        np.save(parts[0], values[:cut])
-        np.save(parts[1], values[cut:])
-        cases[name] = ([parts[0]], options, parts[1], [])
-    for name, (inputs, options, new, how) in cases.items():
+    for name, (inputs, options, new, how) in hidden_cases(data, scratch).items():
         row = {}
         for noise in ["reference", "white"]:
             # White fits run away: they are given as many sweeps as end in reasonable time.
@@ -295,14 +287,85 @@ def rows(data, scratch, quick):
     return found
 
 
-PARTS = {"rows": rows, "table": table, "neurons": neurons, "hidden": hidden, "simulated": simulated}
+def hidden_cases(data, scratch):
+    """Name, inputs and options of a fit, and new rows with their options, of which cells will be hidden."""
+    haxby = data / "haxby"
+    slices, motion = sorted(haxby.glob("run-*_slice.nii.gz")), sorted(haxby.glob("run-*_motion.txt"))
+    options = ["--mask", "auto", "--detrend", "linear", "--confounds", *motion[:11]]
+    cases = {"haxby slice, run 12": (slices[:11], options, slices[11], ["--confounds", motion[11], "--center-new", "own"])}
+    for name, path, options, share in [
+        ("mouse_calcium", data / "mouse_calcium/camouse_time500_64_64.npy", [], 0.8),
+        ("era5_uk", data / "era5_uk/era5_uk_t2m_time744_lat33_lon49.npy", [], 0.8),
+        ("elnino", data / "elnino/elnino_year61_month12.npy", ["--structure", "cycle(12)"], 0.8),
+    ]:
+        values = np.load(path).astype(np.float32)
+        cut = int(share * len(values))
+        parts = [scratch / f"{name}-{part}.npy" for part in ("train", "test")]
+        np.save(parts[0], values[:cut])
+        np.save(parts[1], values[cut:])
+        cases[name] = ([parts[0]], options, parts[1], [])
+    return cases
+
+
+def levels(data, scratch, quick, sets=None):
+    found = {"how much rows differ": {}, "hidden": {}}
+
+    def look(name, inputs, options):
+        out = scratch / "noise"
+        program.call("noise", *inputs, *options, "--row-noise", "--out", out, "--overwrite", "--quiet")
+        reference = stored(out / "noise_reference.safetensors")
+        spread = float(np.log(reference["row_factors"]).std()) if "row_factors" in reference else None
+        found["how much rows differ"][name] = spread
+        print(f"{name:20} {'alike' if spread is None else f'sd of ln levels {spread:.3f}'}", flush=True)
+
+    for name, (inputs, options, _) in rows_of(data).items():
+        if sets and name not in sets:
+            continue
+        if "MASK" in options:
+            brain_mask(inputs[0], scratch / "mask.nii.gz")
+            options = [scratch / "mask.nii.gz" if word == "MASK" else word for word in options]
+        look(name, inputs, options)
+    for noise in ["white", "sites", "smooth", "both"]:
+        for window, frames, seed in WINDOWS:
+            movie = scratch / f"movie-{noise}-{seed}"
+            if sets:
+                continue
+            make_movie(data, movie, window, frames, noise, seed)
+            look(f"neurons, {noise} {window}", [movie / "movie.npy"], [])
+    for name, (inputs, options, new, how) in hidden_cases(data, scratch).items():
+        if found["how much rows differ"].get(name.split(",")[0]) is None:
+            continue
+        row = {"a level a row": [], "a level a run": []}
+        for kind, more in [("a level a row", ["--row-noise"]), ("a level a run", [])]:
+            for seed in (1, 2):
+                run = scratch / "levels"
+                how_long = ["--sweeps", 20 if quick else 400, "--seed", seed]
+                program.call("fit", *inputs, *options, *more, *how_long, "--out", run, "--overwrite", "--quiet")
+                report = program.call_json("evaluate", run, "--data", new, "--hide", 0.2, "--seed", 1, *how)
+                summary = program.call_json("summary", run)
+                row[kind].append({key: report[key] for key in ("r2", "signal_r2", "pca_r2")} | {
+                    "K": summary["quantities"][0]["mean"], "persistent": summary["n_persistent"]})
+        found["hidden"][name] = row
+        for kind, fits in row.items():
+            print(f"{name:20} {kind}: " + "; ".join(
+                f"R2 {fit['r2']:.4f}, features alone {fit['signal_r2']:.4f}, K {fit['K']:.0f}, {fit['persistent']} persistent"
+                for fit in fits), flush=True)
+    return found
+
+
+def table_by_row(data, scratch, quick, sets=None):
+    """The same with levels of rows."""
+    return table(data, scratch, quick, sets, ["--row-noise"])
+
+
+PARTS = {"levels": levels, "rows": rows, "table": table, "table_by_row": table_by_row, "neurons": neurons, "hidden": hidden, "simulated": simulated}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--sets", nargs="+", metavar="NAME", help="of the table")
+    parser.add_argument("--sets", nargs="+", metavar="NAME", help="of the table or of levels")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--keep", type=Path, help="a folder where the runs stay")
     args = parser.parse_args()
@@ -313,8 +376,11 @@ def main():
         folder.mkdir(exist_ok=True)
         for part in args.only:
             print(f"# {part}", flush=True)
-            if part == "table" and args.sets:
-                results.setdefault(part, {}).update(table(args.data, folder, args.quick, args.sets))
+            if part.startswith("table") and args.sets:
+                results.setdefault(part, {}).update(PARTS[part](args.data, folder, args.quick, args.sets))
+            elif part == "levels" and args.sets:
+                for key, new in levels(args.data, folder, args.quick, args.sets).items():
+                    results.setdefault(part, {}).setdefault(key, {}).update(new)
             else:
                 results[part] = PARTS[part](args.data, folder, args.quick)
             path.write_text(json.dumps(results, indent=1) + "\n")

@@ -13,15 +13,15 @@ FOLLOW = "target/release/examples/follow_truth"
 # features one of at most 0.68 / sqrt(2) = 0.48 with either.
 BAR = 0.5
 
-KERNELS = ["features", "noise", "shared_activations", "pair_rotation", "tidy_up", "few_rows", "unique_features", "theta", "rescale", "sign_flip",
-           "ibp_strength", "ibp_repulsion", "weight_means", "weight_precisions"]
+KERNELS = ["unmix", "features", "noise", "shared_activations", "pair_rotation", "tidy_up", "few_rows", "unique_features",
+           "theta", "rescale", "sign_flip", "ibp_strength", "ibp_repulsion", "weight_means", "weight_precisions"]
 
 
 def settings(sweeps, seed, burn_in=0, without=(), birth_rounds=8, one_by_one=False, preset=None):
     """A settings file; burn-in 0 leaves nothing at work but the posterior's own moves."""
     kernels = [kernel for kernel in KERNELS if kernel not in without]
     if one_by_one:
-        kernels[0] = "features_one_by_one"
+        kernels[kernels.index("features")] = "features_one_by_one"
     lines = [f"sweeps = {sweeps}", f"burn-in = {burn_in}", "thin = 1", f"seed = {seed}"]
     lines += [f'preset = "{preset}"'] if preset else []
     return "\n".join(lines + ["[sweep]", f"birth_rounds = {birth_rounds}", f"kernels = {kernels}", ""]).replace("'", '"')

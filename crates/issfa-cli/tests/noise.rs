@@ -111,6 +111,62 @@ fn levels_of_runs_come_back_in_the_units_of_the_data() {
     }
 }
 
+/// Rows of a series that are louder, signal and noise, have weights and denoised rows that are as much larger, in the fit and as
+/// new rows; the reference holds their factors, with the same bits for any number of threads, after a stop, and when merged.
+#[test]
+fn rows_that_differ_in_noise_come_back_in_the_units_of_the_data() {
+    let bench = Bench::empty();
+    simulate(&bench, "--traces series --weight-variance 1000,2000");
+    let (_, values) = issfa::data::read::npy::read_npy_f64(&bench.path("sim/observations.npy")).unwrap();
+    let level = |row: usize| if (row / 40).is_multiple_of(2) { 0.75 } else { 1.5 };
+    let louder: Vec<f64> = values.iter().enumerate().map(|(at, x)| level(at / 576) * x).collect();
+    bench.npy("alike.npy", &[300, 24, 24], &values);
+    bench.npy("louder.npy", &[300, 24, 24], &louder);
+    let fit = |input: &str, more: &str, out: &str| {
+        bench.ok(&format!(
+            "fit {input}.npy --row-noise --center none --burn-in 40 --seed 1 --reconstruct {more} --out {out}"
+        ))
+    };
+    assert!(!fit("alike", "--sweeps 80", "alike").contains("rows differ by"));
+    assert!(fit("louder", "--sweeps 80 --threads 1", "run").contains("rows differ by"));
+    fit("louder", "--sweeps 80 --threads 2", "other");
+    fit("louder", "--sweeps 60", "part");
+    bench.ok("resume part --sweeps 80 --quiet");
+    for run in ["other", "part"] {
+        assert_eq!(bench.trace(run), bench.trace("run"), "{run}");
+        for name in ["features.npy", "weights.npy", "reconstruction.npy", "noise_reference.safetensors"] {
+            assert_eq!(bench.bytes(&format!("{run}/{name}")), bench.bytes(&format!("run/{name}")), "{run}/{name}");
+        }
+    }
+    bench.ok(
+        "fit louder.npy --row-noise --center none --burn-in 40 --sweeps 80 --seed 2 --reconstruct --out second --quiet",
+    );
+    bench.ok("merge run second --out merged --quiet");
+    assert_eq!(bench.bytes("merged/noise_reference.safetensors"), bench.bytes("run/noise_reference.safetensors"));
+    bench.ok("transform merged louder.npy --out new --quiet");
+    bench.ok("transform alike alike.npy --out plain --quiet");
+    let load = |name: &str| issfa::data::read::npy::read_npy_f64(&bench.path(name)).unwrap().1;
+    for (name, plain) in [("run", "alike"), ("new", "plain")] {
+        let (found, plain) =
+            (load(&format!("{name}/reconstruction.npy")), load(&format!("{plain}/reconstruction.npy")));
+        for loud in [0.75, 1.5] {
+            let is_such = |at: &usize| level(at / 576) == loud;
+            let (xy, xx) = (0..found.len())
+                .filter(is_such)
+                .fold((0.0, 0.0), |(xy, xx), at| (xy + plain[at] * found[at], xx + plain[at] * plain[at]));
+            assert!((xy / xx / loud - 1.0).abs() < 0.05, "{name}: {} for {loud}", xy / xx);
+        }
+    }
+    // In a file of settings, and not unless asked for.
+    bench.write("rows.toml", "[noise_reference]\nrow_levels = true\n");
+    let short = "fit louder.npy --center none --sweeps 6";
+    assert!(bench.ok(&format!("{short} --config rows.toml --out file")).contains("rows differ by"));
+    assert!(!bench.ok(&format!("{short} --out one")).contains("rows differ by"));
+    let hidden = bench.json("evaluate run --data louder.npy --hide 0.2 --json");
+    // Noise is 69% of the variance.
+    assert!(number(&hidden, "r2") > 0.3, "{hidden}");
+}
+
 #[test]
 fn noise_is_shown_before_a_fit_and_wrong_files_are_named() {
     let bench = Bench::empty();

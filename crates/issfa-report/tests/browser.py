@@ -43,7 +43,9 @@ def make_volumes(folder):
     places = nibabel.affines.apply_affine(AFFINE, np.stack(np.meshgrid(*map(np.arange, grid), indexing="ij"), -1))
     bump = lambda middle, width: np.exp(-((places - middle) ** 2).sum(-1) / (2 * width**2))
     features = np.stack([bump(BLOB, 5), bump([-18, -12, 0], 9)])
-    weights = rng.normal(0, [[8, 3]], (60, 2))
+    # Rows use one of them or both: of features that all rows use with normal weights any mixture would do as well.
+    uses = np.stack([np.arange(60) % 3 != 0, np.arange(60) % 3 != 1], 1)
+    weights = rng.normal(0, [[8, 3]], (60, 2)) * uses
     values = np.tensordot(weights, features, 1) + rng.normal(0, 0.5, (60, *grid))
     image = nibabel.Nifti1Image(np.moveaxis(values, 0, -1).astype(np.float32) + 100, AFFINE)
     image.header.set_zooms((3, 3, 4, 2.0))

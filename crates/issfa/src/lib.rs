@@ -48,27 +48,22 @@
 
 #![warn(missing_docs)]
 
+pub use issfa_base::{comm, data, error, noise, structure};
+use issfa_base::{figures, numeric, rng};
+
 mod chain;
 pub mod choose;
-pub mod comm;
-pub mod data;
-pub mod error;
 pub mod evaluate;
-mod figures;
 pub mod fit;
 mod kernels;
 mod model;
 pub mod new_rows;
-pub mod noise;
-mod numeric;
 mod pca;
 pub mod report;
-mod rng;
 pub mod run;
 pub mod selftest;
 pub mod simulation;
 mod spectral;
-pub mod structure;
 pub mod summary;
 
 pub use data::confounds::Confounds;

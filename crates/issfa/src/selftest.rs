@@ -53,10 +53,9 @@ impl Subject {
         }
     }
 
-    /// Every shipped kernel alone (but for tidying up, which belongs to burn-in and does nothing after), then the whole
-    /// sweep.
+    /// Every shipped kernel alone (but for those that belong to burn-in and do nothing after), then the whole sweep.
     pub fn shipped() -> Vec<Subject> {
-        let drawing = Kernel::DEFAULT_SWEEP.iter().filter(|kernel| **kernel != Kernel::TidyUp);
+        let drawing = Kernel::DEFAULT_SWEEP.iter().filter(|kernel| !kernel.is_for_burn_in());
         let alone = drawing.map(|&kernel| Subject::Kernels(vec![kernel]));
         alone.chain([Subject::Kernels(Kernel::DEFAULT_SWEEP.to_vec())]).collect()
     }

@@ -10,7 +10,8 @@ use issfa::lab::chain::Chain;
 use issfa::lab::kernels::Kernel;
 use issfa::lab::numeric::linalg::Real;
 use issfa::lab::spectral::BAND;
-use issfa::run::folder::Run;
+use issfa::noise::{Recipe, Reference};
+use issfa::run::folder::{NOISE_REFERENCE, Run};
 use issfa::run::held::Held;
 use issfa::run::settings::{Precision, Settings, Weights};
 use issfa::run::trace::TraceRow;
@@ -55,6 +56,32 @@ fn value(grid: [usize; 2], row: usize, site: usize) -> f64 {
     3.0 + weights[0] * x.sin() * y.cos() + weights[1] * (x + y).cos() + 0.4 * noise
 }
 
+/// Strong features that are each in some rows, more of them than clusters at the start: found as mixtures first.
+fn strong_value(grid: [usize; 2], row: usize, site: usize) -> f64 {
+    const FEATURES: usize = 7;
+    let (x, y) = ((site / grid[1]) as f64 / grid[0] as f64, (site % grid[1]) as f64 / grid[1] as f64);
+    let feature = |k: usize| {
+        let (across, along) = (3.0 * (k % 3 + 1) as f64, 3.0 * (k / 3 + 1) as f64);
+        (across * x + k as f64).cos() * (along * y + 2.0 * k as f64).cos()
+    };
+    let weight = |k: usize| 40.0 * (1.5 + ((row * 7 + k) as f64 * 1.3).sin());
+    let uses = [(row * row + row / 3) % FEATURES, (row * 5 + row / 7) % FEATURES];
+    let uses = &uses[..if row.is_multiple_of(3) { 2 } else { 1 }];
+    let noise = ((row * 7919 + site * 104_729) % 1009) as f64 / 504.5 - 1.0;
+    uses.iter().map(|&k| weight(k) * feature(k)).sum::<f64>() + noise
+}
+
+/// A slow signal in noise that differs between rows.
+fn loud_value(row: usize, site: usize) -> f64 {
+    let bits = [17, 29, 41].iter().fold((row * 4096 + site) as u64 + 1, |x, shift| {
+        let x = x.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        x ^ (x >> shift)
+    });
+    let noise = (bits >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
+    let level = if row % 20 < 8 { 1.5 } else { 0.8 };
+    2.0 * (row as f64 / 9.0).sin() * (site as f64 / 200.0).cos() + level * noise
+}
+
 /// What differs between the fits of this file.
 #[derive(Clone, Copy, Default)]
 struct Case {
@@ -64,9 +91,15 @@ struct Case {
     large: bool,
     student: bool,
     bands: bool,
+    strong: bool,
+    loud: bool,
 }
 
 impl Case {
+    fn value(self, row: usize, site: usize) -> f64 {
+        if self.strong { strong_value(self.grid(), row, site) } else { value(self.grid(), row, site) }
+    }
+
     fn grid(self) -> [usize; 2] {
         match (self.large, self.bands) {
             (true, _) => LARGE_GRID,
@@ -77,7 +110,7 @@ impl Case {
 }
 
 fn settings(folder: &Path, case: Case) -> Settings {
-    settings_of(folder, case, if case.bands { BAND_ROWS } else { ROWS })
+    settings_of(folder, case, if case.bands || case.strong { BAND_ROWS } else { ROWS })
 }
 
 fn settings_of(folder: &Path, case: Case, n_rows: usize) -> Settings {
@@ -85,7 +118,8 @@ fn settings_of(folder: &Path, case: Case, n_rows: usize) -> Settings {
     let n_sites = grid[0] * grid[1];
     let cell = |row: usize, site: usize| match case.holes {
         true if (row * 31 + site).is_multiple_of(97) || row == 12 => f64::NAN,
-        _ => value(grid, row, site),
+        _ if case.loud => loud_value(row, site),
+        _ => case.value(row, site),
     };
     let rows = |rows: std::ops::Range<usize>| -> Vec<f64> {
         rows.flat_map(|row| (0..n_sites).map(move |site| cell(row, site))).collect()
@@ -94,7 +128,7 @@ fn settings_of(folder: &Path, case: Case, n_rows: usize) -> Settings {
     write_npy_f64(&inputs[0], &[45, n_sites], &rows(0..45)).unwrap();
     write_npy_f64(&inputs[1], &[n_rows - 45, n_sites], &rows(45..n_rows)).unwrap();
     let heldout = folder.join("heldout.npy");
-    let heldout_value = |at: usize| value(grid, at / n_sites, at);
+    let heldout_value = |at: usize| case.value(at / n_sites, at);
     write_npy_f64(&heldout, &[5, n_sites], &(0..5 * n_sites).map(heldout_value).collect::<Vec<_>>()).unwrap();
     let mask = folder.join("mask.npy");
     let is_inside = |site: usize| (site / grid[1]).abs_diff(grid[0] / 2) + (site % grid[1]).abs_diff(grid[1] / 2) < 20;
@@ -109,6 +143,8 @@ fn settings_of(folder: &Path, case: Case, n_rows: usize) -> Settings {
         keep_draws: 3,
         seed: 4,
         init: "kmeans:4".into(),
+        // Rows in no order: signals as strong as these are taken for noise in part.
+        noise: if case.strong { "white".into() } else { Settings::default().noise },
         center: Some(Centering::Site),
         missing: if case.holes { Missing::Impute } else { Missing::Error },
         mask: case.mask.then(|| mask.display().to_string()),
@@ -116,6 +152,7 @@ fn settings_of(folder: &Path, case: Case, n_rows: usize) -> Settings {
         reconstruct: case.extras,
         checkpoint_every: "1h".into(),
         weights: if case.student { Weights::Student } else { Weights::Normal },
+        noise_reference: Recipe { row_levels: case.loud, ..Recipe::default() },
         ..Settings::default()
     }
 }
@@ -303,6 +340,38 @@ fn no_coarse_start_with_a_mask_and_missing_cells() {
     same_with_a_coarse_start::<f64>(Case { holes: true, mask: true, ..Case::default() });
 }
 
+/// Whether features are turned all at once in burn-in.
+fn is_unmixed(case: Case, band: usize) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(folder.path(), case);
+    let request = Request::new(Rows::open(&settings.input).unwrap(), settings.check().unwrap());
+    let ranks = Ranks { band, ..Ranks::together(Arc::new(issfa::comm::Solo)) };
+    let prepared = Prepared::<f32>::load(Request { ranks, ..request }).unwrap();
+    let schedule = prepared.about.schedule(1);
+    let mut chain = Chain::new(prepared.initial_state(1).unwrap(), 0);
+    let mut step = || chain.step(&prepared.model, &schedule).unwrap().of(Kernel::Unmix).accepted > 0;
+    (0..schedule.burn_in).any(|_| step())
+}
+
+/// Strong signals, whose features are turned all at once: rank 0 says how, and a stop may come before.
+#[test]
+fn strong_signals() {
+    for case in
+        [Case::default(), Case { mask: true, ..Case::default() }, Case { holes: true, mask: true, ..Case::default() }]
+    {
+        let case = Case { strong: true, ..case };
+        assert!(is_unmixed(case, BAND));
+        same_on_any_number_of_ranks::<f32>(case);
+    }
+}
+
+#[test]
+fn bands_of_rows_with_strong_signals() {
+    let case = Case { strong: true, ..Case::default() };
+    assert!(is_unmixed(Case { bands: true, ..case }, SHORT_BAND));
+    same_with_bands::<f32>(case, &[4, 7]);
+}
+
 /// Ranks without a tile, and chains side by side on groups of ranks.
 #[test]
 fn many_ranks_and_two_chains() {
@@ -402,6 +471,16 @@ fn under_a_mask() {
 #[test]
 fn with_student_weights() {
     same_on_any_number_of_ranks::<f32>(Case { student: true, extras: true, ..Case::default() });
+}
+
+#[test]
+fn with_rows_that_differ_in_noise() {
+    let case = Case { loud: true, ..Case::default() };
+    let folder = tempfile::tempdir().unwrap();
+    run_fit::<f32>(&settings(folder.path(), case), &folder.path().join("run"), 2, u64::MAX);
+    let reference = Reference::read(&folder.path().join("run").join(NOISE_REFERENCE)).unwrap();
+    assert_eq!(reference.row_factors.len(), ROWS, "{:?}", reference.findings);
+    same_on_any_number_of_ranks::<f32>(Case { extras: true, ..case });
 }
 
 #[test]

@@ -14,8 +14,8 @@ use issfa::lab::model::log_joint::{ln_gamma_density, ln_joint, ln_normal_density
 use issfa::lab::model::{
     Entry, GammaPrior, InverseGammaPrior, Model, NormalPrior, Priors, State, WeightMeanPrior, ibp, simulate,
 };
+use issfa::lab::numeric::eigen::symmetric_eigen;
 use issfa::lab::numeric::lanes::filled_up;
-use issfa::lab::numeric::linalg::symmetric_eigen;
 use issfa::lab::rng::{Stream, Streams};
 use issfa::lab::spectral::{FeatureSpectra, Projections, Sharing, Tiles, mode_energies};
 use issfa::structure::Direction;

@@ -122,6 +122,9 @@ pub struct FitOptions {
     /// of a stored reference (default reference)
     #[arg(long, value_name = "reference|white|FILE")]
     pub noise: Option<String>,
+    /// Measure the noise of every row of a series too, where rows differ (more than by chance)
+    #[arg(long)]
+    pub row_noise: bool,
     /// What active weights are drawn from: normal, or student with heavier tails (default normal)
     #[arg(long, value_parser = named::<Weights>(&["normal", "student"]))]
     pub weights: Option<Weights>,
@@ -273,6 +276,7 @@ impl FitOptions {
         settings.columns = self.columns.take().or(settings.columns.take());
         settings.center = self.center.or(settings.center);
         settings.scale |= self.scale;
+        settings.noise_reference.row_levels |= self.row_noise;
         set(&mut settings.detrend, self.detrend);
         set(&mut settings.confounds, given(&mut self.confounds).map(|files| expand_inputs(&files)).transpose()?);
         set(&mut settings.confound_columns, given(&mut self.confound_columns));

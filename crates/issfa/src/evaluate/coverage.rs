@@ -13,7 +13,7 @@ use crate::model::simulate::normal;
 use crate::model::{Entry, State};
 use crate::new_rows::scatter::Scatter;
 use crate::new_rows::{Effort, Known, RowMeans, all_of, infer};
-use crate::noise::level_of_rows;
+use crate::noise::levels_of_rows;
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Streams};
@@ -98,8 +98,8 @@ pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
     let part = ..n_heldout * n_sites;
     let mut heldout = Counts::new(in_units(fitted, prepared(fitted, &truth.heldout.1[part], MeansOf::Training)));
     let mut noisy = prepared(fitted, &truth.heldout.0[part], MeansOf::Training);
-    let level = own_level(fitted, &noisy);
-    let noisy = fitted.load::<R>(&mut noisy, level);
+    let levels = own_levels(fitted, &noisy);
+    let noisy = fitted.load::<R>(&mut noisy, &levels);
     for (number, at) in latest.enumerate() {
         let Draw { state, feature_means } = draws.read::<R>(at)?;
         features.add(&state, fitted);
@@ -114,9 +114,9 @@ pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
         let known = Known { state: &state, tails, means: &feature_means, scatter: scatter.as_ref(), left_out: &[] };
         let (rows, _) = infer(&noisy, &known, Effort::ONE_DRAW, &streams, &all_of(&noisy));
         let signals = known.scatter.map(|scatter| fitted.images(&signals(&known, scatter, &rows, &streams)));
-        for (row, means) in rows.iter().enumerate() {
+        for ((row, means), level) in rows.iter().enumerate().zip(&levels) {
             let cells = match &signals {
-                None => explained(&means.entries(), level, &sites, n_sites),
+                None => explained(&means.entries(), *level, &sites, n_sites),
                 Some(signals) => signals[row * n_sites..(row + 1) * n_sites].iter().map(|x| level * x).collect(),
             };
             heldout.add(row * n_sites, &cells);
@@ -203,10 +203,13 @@ fn in_units(fitted: &Fitted, mut rows: Vec<f64>) -> Vec<f64> {
     rows
 }
 
-/// The level of the noise in prepared rows that follow each other.
-fn own_level(fitted: &Fitted, rows: &[f64]) -> f64 {
-    let Some(filter) = &fitted.noise else { return 1.0 };
-    level_of_rows(filter, rows.chunks_exact(fitted.mask.n_columns()), &fitted.settings().noise_reference)
+/// The levels of the noise in prepared rows that follow each other.
+fn own_levels(fitted: &Fitted, rows: &[f64]) -> Vec<f64> {
+    let rows = rows.chunks_exact(fitted.mask.n_columns());
+    match &fitted.noise {
+        None => vec![1.0; rows.len()],
+        Some(filter) => levels_of_rows(filter, rows, &fitted.settings().noise_reference),
+    }
 }
 
 /// Rows prepared as they are before they are filtered.

@@ -9,7 +9,7 @@ use crate::data::{Observations, Preprocessing, Rows, memory};
 use crate::error::{Error, Result};
 use crate::new_rows::transform::{CenterNew, NewRowSettings};
 use crate::new_rows::{Effort, FeaturesAre, feature_terms, infer_row};
-use crate::noise::{Filter, level_of_rows};
+use crate::noise::{Filter, levels_of_rows};
 use crate::numeric::linalg::{Real, View, multiply};
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Streams};
@@ -129,7 +129,7 @@ fn predicted(
     prepare(&mut rows, &observations, &fitted.preprocessing, &means_of);
     let recipe = &fitted.settings().noise_reference;
     filter(&mut rows, &observations, fitted, how, &|filter, _, own| {
-        level_of_rows(filter, own.iter().map(|row| &row.prepared[..]), recipe)
+        levels_of_rows(filter, own.iter().map(|row| &row.prepared[..]), recipe)
     });
     predict_in(fitted, how, rows)
 }
@@ -150,7 +150,9 @@ pub fn held_rows(
     check_memory(&observations, 0)?;
     let mut rows = hide(&observations, share_hidden, seed)?;
     prepare(&mut rows, &observations, &fitted.preprocessing, &MeansOf::Run);
-    filter(&mut rows, &observations, fitted, how, &|filter, run, _| filter.reference().run_levels[run]);
+    filter(&mut rows, &observations, fitted, how, &|filter, run, own| {
+        vec![filter.reference().run_levels[run]; own.len()]
+    });
     let rows = predict_in(fitted, how, rows)?;
     let errors = squared_errors(&rows, fitted, how, None);
     let one = |(row, [_, both, _]): (&Row, &[f64; 3])| {
@@ -200,19 +202,19 @@ fn predict<R: Real>(fitted: &Fitted, how: &NewRowSettings, mut rows: Vec<Row>) -
     Ok(rows)
 }
 
-/// The level of the noise in the rows of a run.
-type LevelOf<'a> = dyn Fn(&Filter, usize, &[Row]) -> f64 + 'a;
+/// The levels of the noise in the rows of a run.
+type LevelsOf<'a> = dyn Fn(&Filter, usize, &[Row]) -> Vec<f64> + 'a;
 
-/// Rows as the sampler takes them: filtered, where the noise was measured, at the level of their run.
-fn filter(rows: &mut [Row], observations: &Observations, fitted: &Fitted, how: &NewRowSettings, level_of: &LevelOf) {
+/// Rows as the sampler takes them: filtered, where the noise was measured, each at its level.
+fn filter(rows: &mut [Row], observations: &Observations, fitted: &Fitted, how: &NewRowSettings, levels_of: &LevelsOf) {
     let Some(filter) = &fitted.noise else {
         rows.iter_mut().for_each(|row| row.white = row.prepared.clone());
         return;
     };
     for run in 0..observations.n_runs() {
         let own = &mut rows[observations.run_rows(run)];
-        let level = level_of(filter, run, own);
-        share(own.iter_mut(), Vec::new, |scratch, row| {
+        let levels = levels_of(filter, run, own);
+        share(own.iter_mut().zip(levels), Vec::new, |scratch, (row, level)| {
             row.level = level;
             row.white = row.prepared.clone();
             if row.white.iter().any(|x| !x.is_nan()) && !how.is_over() {

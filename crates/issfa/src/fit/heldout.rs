@@ -4,7 +4,7 @@ use crate::data::nifti::space::check_same_place;
 use crate::data::preprocess::MeansOf;
 use crate::data::{Missing, Observations, Preprocessing, Rows};
 use crate::error::{Error, Result, Verb, action, setting};
-use crate::noise::{Filter, RunNoise, levels_of_new_rows};
+use crate::noise::{Filter, RowNoise, levels_of_new_rows};
 use crate::numeric::linalg::Real;
 use crate::run::inputs;
 use crate::run::settings::Settings;
@@ -65,6 +65,6 @@ pub(super) fn load_heldout<R: Real>(
     let recipe = &settings.noise_reference;
     let levels = filter.map(|filter| levels_of_new_rows(filter, &observations, &as_new, recipe, MeansOf::Run));
     let levels = levels.transpose()?.unwrap_or_default();
-    let noise = filter.map(|filter| RunNoise { filter, levels: &levels });
+    let noise = filter.map(|filter| RowNoise { filter, levels: &levels });
     all_rows(&observations, structure, &as_new, noise)
 }

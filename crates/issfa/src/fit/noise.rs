@@ -159,7 +159,7 @@ impl PreparedRows<'_> {
         let sample = self.sample()?;
         let measured = if sample.n_differences() == 0 {
             let run_levels = vec![reference.level; self.observations.n_runs()];
-            Reference { run_levels, ..reference }
+            Reference { run_levels, row_factors: Vec::new(), ..reference }
         } else {
             noise::remeasure(reference, &self.subject(&sample))
         };

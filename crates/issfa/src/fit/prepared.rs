@@ -15,7 +15,7 @@ use crate::error::{Error, Result, setting};
 use crate::fit::memory::{check_memory, may_be_ahead, memory_needed, place_data, room_for_rows};
 use crate::kernels::Kernel;
 use crate::model::{Model, State};
-use crate::noise::{Filter, Reference};
+use crate::noise::{Filter, Reference, RowNoise};
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::linalg::Real;
 use crate::run::checkpoint;
@@ -224,14 +224,15 @@ impl<R: Real> Prepared<R> {
         if filter.is_some() {
             preprocessing = plain;
         }
-        let run_noise = filter.as_ref().map(|filter| filter.of_training());
+        let row_levels = row_levels(filter.as_deref(), &observations);
+        let row_noise = filter.as_deref().map(|filter| RowNoise { filter, levels: &row_levels });
         let place = match (settings.spill.as_deref(), ahead) {
             (Some(folder), _) => Place::File(folder),
             (None, Some(ahead)) => Place::Ahead(ahead),
             (None, None) => Place::Memory,
         };
         let Loaded { data, domain, row_means } =
-            training_rows(&observations, &structure, &preprocessing, run_noise, place, &comm, ranks.band)?;
+            training_rows(&observations, &structure, &preprocessing, row_noise, place, &comm, ranks.band)?;
         let mut spectrum = Spectrum::new(&structure, &checked.curve);
         if let Some(filter) = &filter {
             spectrum = spectrum.with_factors(filter.powers().to_vec());
@@ -257,7 +258,7 @@ impl<R: Real> Prepared<R> {
             space,
             column_names: observations.column_names().map(<[String]>::to_vec),
             preprocessing,
-            row_levels: row_levels(filter.as_deref(), &observations),
+            row_levels,
             noise: filter,
             findings,
             row_means,
@@ -480,8 +481,7 @@ fn unit(preprocessing: &Preprocessing, filter: Option<&Filter>) -> f64 {
 /// The level of the noise in every row.
 fn row_levels(filter: Option<&Filter>, observations: &Observations) -> Vec<f64> {
     let Some(filter) = filter else { return Vec::new() };
-    let of_run = |run: usize| vec![filter.reference().run_levels[run]; observations.run_rows(run).len()];
-    (0..observations.n_runs()).flat_map(of_run).collect()
+    filter.reference().row_levels((0..observations.n_runs()).map(|run| observations.run_rows(run)))
 }
 
 /// Opens the rows, and settles what depends on their kind.

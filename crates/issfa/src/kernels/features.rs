@@ -3,7 +3,8 @@
 use super::{Info, Turn};
 use crate::comm::told_by_rank_0;
 use crate::model::{Loadings, Model, State};
-use crate::numeric::linalg::{Eigen, Real, symmetric_eigen};
+use crate::numeric::eigen::{Eigen, symmetric_eigen};
+use crate::numeric::linalg::Real;
 use crate::rng::Purpose;
 use crate::spectral::{FeatureConditional, FeatureDraw, FeatureSpectra, OneByOne, Outside, Projections};
 use rand::seq::SliceRandom;

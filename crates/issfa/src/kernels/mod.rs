@@ -18,6 +18,7 @@ pub mod sign_flip;
 pub mod theta;
 pub mod tidy_up;
 pub mod unique_features;
+pub mod unmix;
 pub mod weight_means;
 pub mod weight_precisions;
 
@@ -38,9 +39,10 @@ pub struct Turn {
 
 /// Before or after burn-in.
 ///
-/// During burn-in rows are updated more often, and theta stays where it is while there are no features. In its first two
-/// thirds births are proposed at a least rate and `tidy_up` does its work: what leads to a good start sooner. What they
-/// added and is not wanted can die in the last third. After burn-in every kernel leaves the posterior unchanged.
+/// During burn-in rows are updated more often, and theta stays where it is while there are no features. In its first
+/// two thirds births are proposed at a least rate and `unmix` and `tidy_up` do their work: what leads to a good start
+/// sooner. What they added and is not wanted can die in the last third. After burn-in every kernel leaves the
+/// posterior unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The first two thirds of burn-in: a good start is looked for.
@@ -68,6 +70,8 @@ pub struct Info {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kernel {
+    /// All features turned at once to where rows use them most sparsely, in the first two thirds of burn-in only \[M21\].
+    Unmix,
     /// All features, jointly \[M2\].
     Features,
     /// The features one after the other \[M2\]; of whole rows only.
@@ -102,7 +106,8 @@ pub enum Kernel {
 
 impl Kernel {
     /// One sweep, in order.
-    pub const DEFAULT_SWEEP: [Kernel; 14] = [
+    pub const DEFAULT_SWEEP: [Kernel; 15] = [
+        Kernel::Unmix,
         Kernel::Features,
         Kernel::Noise,
         Kernel::SharedActivations,
@@ -119,9 +124,15 @@ impl Kernel {
         Kernel::WeightPrecisions,
     ];
 
+    /// Whether it only looks for a good start, and does nothing after burn-in.
+    pub fn is_for_burn_in(self) -> bool {
+        matches!(self, Kernel::Unmix | Kernel::TidyUp)
+    }
+
     /// The name in configuration files and summaries.
     pub fn name(self) -> &'static str {
         match self {
+            Kernel::Unmix => "unmix",
             Kernel::Features => "features",
             Kernel::FeaturesOneByOne => "features_one_by_one",
             Kernel::Noise => "noise",
@@ -149,6 +160,7 @@ impl Kernel {
         turn: &Turn,
     ) -> Info {
         match self {
+            Kernel::Unmix => unmix::update(model, state, projections, turn),
             Kernel::Features => features::update(model, state, projections, turn),
             Kernel::FeaturesOneByOne => features::update_one_by_one(model, state, projections, turn),
             Kernel::Noise => noise::update(model, state, projections, turn),

@@ -4,8 +4,9 @@ use crate::kernels::metropolis;
 use crate::kernels::shared_activations::Change;
 use crate::kernels::unique_features::ln_evidence;
 use crate::model::{Entry, State};
+use crate::numeric::eigen::{Eigen, symmetric_eigen};
 use crate::numeric::lanes::filled_up;
-use crate::numeric::linalg::{Eigen, Real, symmetric_eigen};
+use crate::numeric::linalg::Real;
 use crate::spectral::{FeatureSpectra, TILE};
 use pulp::{Simd, WithSimd};
 

@@ -256,11 +256,11 @@ impl Fitted {
         let rows_at_once = (BATCH_BYTES / (8 * n_sites)).max(1);
         let means_of = |run: usize| own.get(run).map_or(MeansOf::Training, MeansOf::These);
         let levels = match (how.apart, &self.noise) {
-            (true, Some(filter)) => vec![filter.reference().level; observations.n_runs()],
+            (true, Some(filter)) => vec![filter.reference().level; observations.n_rows()],
             _ => self.levels(observations, means_of)?,
         };
         observations.for_each_chunk(&mut |run, first_row, values| {
-            let way = Way { means: means_of(run), level: levels[run], covariates: observations.covariates(), how };
+            let way = Way { means: means_of(run), levels: &levels, covariates: observations.covariates(), how };
             for (at, rows) in values.chunks_mut(rows_at_once * n_sites).enumerate() {
                 let first_row = first_row + at * rows_at_once;
                 visit(match self.settings().precision {
@@ -289,7 +289,8 @@ impl Fitted {
             },
         );
         let is_empty: Vec<bool> = rows.chunks_exact(n_sites).map(|row| row.iter().all(|x| x.is_nan())).collect();
-        let parts = self.parts::<R>(rows, way.level);
+        let levels = &way.levels[first_row..first_row + n_rows];
+        let parts = self.parts::<R>(rows, levels);
         let mut sums = Sums::new(n_rows, self.structure.n_sites(), self.ids().len());
         let draws = self.draws()?;
         for number in 0..draws.len() {
@@ -299,7 +300,7 @@ impl Fitted {
             let streams = Streams { seed: self.settings().seed, chain: 0, sweep: number as u64 };
             self.add_draw(&draw, &parts, (&streams, &keys), way.how, &mut sums);
         }
-        let mut batch = self.finish(sums, first_row, (way.means, way.level), &offsets);
+        let mut batch = self.finish(sums, first_row, (way.means, levels), &offsets);
         for row in (0..n_rows).filter(|&row| is_empty[row]) {
             batch.forget(row, n_rows);
         }
@@ -361,14 +362,14 @@ impl Fitted {
         images
     }
 
-    /// The levels of the noise in the runs of new rows: 1 where the noise is white.
+    /// The levels of the noise in new rows: 1 where the noise is white.
     pub(crate) fn levels<'a>(
         &'a self,
         observations: &Observations,
         means: impl Fn(usize) -> MeansOf<'a>,
     ) -> Result<Vec<f64>> {
         match &self.noise {
-            None => Ok(vec![1.0; observations.n_runs()]),
+            None => Ok(vec![1.0; observations.n_rows()]),
             Some(filter) => {
                 let recipe = &self.settings().noise_reference;
                 levels_of_new_rows(filter, observations, &self.preprocessing, recipe, means)
@@ -376,13 +377,13 @@ impl Fitted {
         }
     }
 
-    /// Prepared rows with noise of this level as the model takes them; NaN is a cell that was not observed. The rows are
+    /// Prepared rows with noise of these levels as the model takes them; NaN is a cell that was not observed. The rows are
     /// used up.
-    pub fn load<R: Real>(&self, rows: &mut [f64], level: f64) -> Loaded<R> {
+    pub fn load<R: Real>(&self, rows: &mut [f64], levels: &[f64]) -> Loaded<R> {
         let n_columns = self.mask.n_columns();
         let holes: Vec<Vec<u32>> = rows.chunks_exact(n_columns).map(holes_of).collect();
         let domain = Domain::new(&self.structure, self.mask.sites(), holes);
-        let noise = self.noise.as_deref().map(|filter| (filter, level));
+        let noise = self.noise.as_deref().map(|filter| (filter, levels));
         to_columns(rows, n_columns, &domain, &self.structure, noise, |_, _| {});
         let mut data = SpectralData::zeros(rows.len() / n_columns, Tiles::whole(n_columns));
         lay_out(rows, 0, &mut data);
@@ -415,17 +416,18 @@ impl Fitted {
 
     /// Prepared rows as the model takes them: those that are whole apart from those that are not, so that what is found for a
     /// row does not depend on others.
-    fn parts<R: Real>(&self, rows: &mut [f64], level: f64) -> Vec<Part<R>> {
+    fn parts<R: Real>(&self, rows: &mut [f64], levels: &[f64]) -> Vec<Part<R>> {
         let n_columns = self.mask.n_columns();
         let is_whole = |row: &usize| !rows[row * n_columns..(row + 1) * n_columns].iter().any(|x| x.is_nan());
         let (whole, others): (Vec<usize>, Vec<usize>) = (0..rows.len() / n_columns).partition(is_whole);
         if whole.is_empty() || others.is_empty() || !self.mask.is_full() {
-            return vec![Part { rows: (0..rows.len() / n_columns).collect(), loaded: self.load(rows, level) }];
+            return vec![Part { rows: (0..rows.len() / n_columns).collect(), loaded: self.load(rows, levels) }];
         }
         let load = |part: Vec<usize>| {
             let mut values: Vec<f64> =
                 part.iter().flat_map(|row| &rows[row * n_columns..(row + 1) * n_columns]).copied().collect();
-            Part { loaded: self.load(&mut values, level), rows: part }
+            let levels: Vec<f64> = part.iter().map(|&row| levels[row]).collect();
+            Part { loaded: self.load(&mut values, &levels), rows: part }
         };
         vec![load(whole), load(others)]
     }
@@ -444,15 +446,16 @@ impl Fitted {
         }
     }
 
-    fn finish(&self, sums: Sums, first_row: usize, (means, level): (MeansOf, f64), offsets: &[f64]) -> Batch {
+    fn finish(&self, sums: Sums, first_row: usize, (means, levels): (MeansOf, &[f64]), offsets: &[f64]) -> Batch {
         let k = self.ids().len();
-        let mean = |values: &[f64], unit: f64| -> Vec<f32> {
-            values.iter().enumerate().map(|(at, x)| (unit * x / sums.present[at % k].max(1.0)) as f32).collect()
+        let mean = |values: &[f64], unit: &dyn Fn(usize) -> f64| -> Vec<f32> {
+            let mean = |(at, x): (usize, &f64)| (unit(at / k) * x / sums.present[at % k].max(1.0)) as f32;
+            values.iter().enumerate().map(mean).collect()
         };
         let mut reconstruction = vec![0.0f32; offsets.len() * self.structure.n_sites()];
         let rows = reconstruction.chunks_exact_mut(self.structure.n_sites()).enumerate();
         share(rows, Vec::new, |scratch, (row, out)| {
-            let spectrum = sums.reconstruction.row(row).iter().map(|x| level * x / sums.n_draws).collect();
+            let spectrum = sums.reconstruction.row(row).iter().map(|x| levels[row] * x / sums.n_draws).collect();
             let mut columns = self.shown().prepared(spectrum, scratch);
             self.preprocessing.restore(&mut columns, means, offsets[row]);
             let image = self.mask.scatter(&columns, f64::NAN);
@@ -460,8 +463,8 @@ impl Fitted {
         });
         Batch {
             first_row,
-            weights: mean(&sums.weights, level),
-            activation: mean(&sums.activation, 1.0),
+            weights: mean(&sums.weights, &|row| levels[row]),
+            activation: mean(&sums.activation, &|_| 1.0),
             reconstruction,
             n_at_means: sums.n_at_means,
         }
@@ -472,7 +475,8 @@ impl Fitted {
 #[derive(Clone, Copy)]
 struct Way<'a> {
     means: MeansOf<'a>,
-    level: f64,
+    /// Of all rows.
+    levels: &'a [f64],
     covariates: &'a Covariates,
     how: &'a NewRowSettings,
 }

@@ -5,7 +5,8 @@
 
 use super::smaller_gram;
 use crate::error::{Error, Result};
-use crate::numeric::linalg::{Real, symmetric_eigenvalues};
+use crate::numeric::eigen::symmetric_eigenvalues;
+use crate::numeric::linalg::Real;
 use crate::numeric::table::Format;
 use crate::run::checksums::{Checksums, seal};
 use crate::spectral::SpectralData;

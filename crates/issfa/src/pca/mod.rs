@@ -4,7 +4,8 @@ pub mod evidence;
 
 use crate::comm::Solo;
 use crate::model::Loadings;
-use crate::numeric::linalg::{Real, View, multiply, symmetric_eigen};
+use crate::numeric::eigen::symmetric_eigen;
+use crate::numeric::linalg::{Real, View, multiply};
 use crate::numeric::workers::share;
 use crate::spectral::{FeatureSpectra, Pass, SpectralData, TILE, squared_row_norms, weighted_rows};
 

@@ -12,7 +12,7 @@ use crate::figures::images::{GalleryOptions, GalleryRow, Limits, Panel, gallery}
 use crate::figures::lines::{LinePanel, Mark, Series, panels};
 use crate::figures::ticks::{Scale, number};
 use crate::new_rows::transform::NewRowSettings;
-use crate::noise::Filter;
+use crate::noise::{Filter, RowNoise};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
 use crate::pca::evidence::EvidenceCurve;
@@ -102,7 +102,9 @@ pub fn add_evidence(fitted: &mut Fitted, rows: Option<Rows>) -> Result<()> {
         let needed = n_rows * n_sites * R::BYTES as u64 + 3 * 8 * n_rows.min(n_sites).pow(2);
         memory::check(&format!("the eigenvalues of {n_rows} x {n_sites}"), needed)?;
         let (structure, preprocessing) = (&fitted.structure, &fitted.preprocessing);
-        let noise = fitted.noise.as_ref().map(|filter| filter.of_training());
+        let runs = || (0..observations.n_runs()).map(|run| observations.run_rows(run));
+        let levels = fitted.noise.as_ref().map(|filter| filter.reference().row_levels(runs())).unwrap_or_default();
+        let noise = fitted.noise.as_ref().map(|filter| RowNoise { filter, levels: &levels });
         let rows = all_rows::<R>(&observations, structure, preprocessing, noise)?;
         let unit = fitted.noise.as_ref().map_or(preprocessing.factor, |filter| filter.reference().unit);
         Ok(EvidenceCurve::of(&rows.data, unit))

@@ -118,10 +118,15 @@ impl Brain {
 }
 
 #[cfg(test)]
+#[path = "../../../issfa-base/src/data/nifti/by_hand.rs"]
+#[allow(dead_code)]
+mod by_hand;
+
+#[cfg(test)]
 mod tests {
+    use super::by_hand::Image;
     use super::*;
     use crate::data::axes::parse_axes;
-    use crate::data::nifti::by_hand::Image;
     use std::path::Path;
 
     #[test]

@@ -189,7 +189,9 @@ impl Run {
         let remedy = "put back a copy, or fit again";
         let reference = Reference::read(&path).map_err(|error| error.with_remedy(remedy))?;
         let (found, sizes) = (reference.checksum(), self.record.sizes());
-        let is_of_run = reference.site_scales.len() == sizes.n_columns && reference.run_levels.len() == sizes.n_runs;
+        let is_of_run = reference.site_scales.len() == sizes.n_columns
+            && reference.run_levels.len() == sizes.n_runs
+            && [0, sizes.n_rows].contains(&reference.row_factors.len());
         if found != *expected || !is_of_run {
             let problem = format!("is not the reference of this run (checksum {found}, expected {expected}); {remedy}");
             return Err(Error::malformed(&path, problem));

@@ -869,6 +869,7 @@ mod tests {
             between_sites: 1.0,
             full_width: None,
             level: 1.0,
+            between_rows: None,
         };
         let (unit, n_cells) = (2.5, 100.0);
         let centre = |settings: Settings, measured: Option<&noise::Findings>| {

@@ -4,7 +4,7 @@ use crate::comm::{Comm, Solo, all_gather_values, part_of};
 use crate::data::preprocess::MeansOf;
 use crate::data::{Observations, Preprocessing};
 use crate::error::Result;
-use crate::noise::{Filter, RunNoise};
+use crate::noise::{Filter, RowNoise};
 use crate::numeric::bytes::Element;
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
@@ -46,7 +46,7 @@ pub fn all_rows<R: Real>(
     observations: &Observations,
     structure: &Arc<Structure>,
     preprocessing: &Preprocessing,
-    noise: Option<RunNoise>,
+    noise: Option<RowNoise>,
 ) -> Result<Loaded<R>> {
     let alone: Arc<dyn Comm> = Arc::new(Solo);
     training_rows(observations, structure, preprocessing, noise, Place::Memory, &alone, BAND)
@@ -58,7 +58,7 @@ pub fn training_rows<R: Real>(
     observations: &Observations,
     structure: &Arc<Structure>,
     preprocessing: &Preprocessing,
-    noise: Option<RunNoise>,
+    noise: Option<RowNoise>,
     place: Place<R>,
     comm: &Arc<dyn Comm>,
     band: usize,
@@ -82,7 +82,7 @@ pub fn training_rows<R: Real>(
         let prepare = |at: usize, row: &mut [f64]| {
             means.set(at, preprocessing.apply(row, covariates.row(first_row + at), MeansOf::Run(run)));
         };
-        let noise = noise.map(|noise| (noise.filter, noise.levels[run]));
+        let noise = noise.map(|noise| (noise.filter, &noise.levels[first_row..]));
         to_columns(values, n_columns, &domain, structure, noise, prepare);
         row_means.extend(means.values());
         if is_shared {
@@ -169,23 +169,23 @@ pub fn holes_of(row: &[f64]) -> Vec<u32> {
 }
 
 /// Prepares every row of a block, in parallel, and brings it into the form in which the domain keeps it: a spectrum, or
-/// values by site with 0 for what was not observed; through a filter for noise of this level, where there is one. `prepare`
-/// gets the row's place in the block.
+/// values by site with 0 for what was not observed; through a filter, where there is one, each row for noise of its level.
+/// `prepare` gets the row's place in the block.
 pub fn to_columns(
     values: &mut [f64],
     n_columns: usize,
     domain: &Domain,
     structure: &Structure,
-    noise: Option<(&Filter, f64)>,
+    noise: Option<(&Filter, &[f64])>,
     prepare: impl Fn(usize, &mut [f64]) + Sync,
 ) {
     share(values.chunks_exact_mut(n_columns).enumerate(), Vec::new, |scratch, (at, row)| {
         prepare(at, row);
         match (domain, noise) {
             (Domain::Modes, None) => structure.apply(Direction::ToSpectrum, row, scratch),
-            (Domain::Modes, Some((filter, level))) => filter.to_spectrum(row, level, scratch),
+            (Domain::Modes, Some((filter, levels))) => filter.to_spectrum(row, levels[at], scratch),
             (Domain::Cells(_), None) => {}
-            (Domain::Cells(_), Some((filter, level))) => filter.to_columns(row, level, scratch),
+            (Domain::Cells(_), Some((filter, levels))) => filter.to_columns(row, levels[at], scratch),
         }
         if !domain.is_whole() {
             row.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.0);

@@ -18,6 +18,7 @@ mod storage;
 mod sums;
 mod tile_work;
 mod tiles;
+mod turned;
 mod window;
 
 pub use crate::numeric::lanes::TILE;

@@ -10,7 +10,8 @@ use super::tile_work::{AddStatistic, Columns, DrawOneByOne, DrawRotated, Project
 use super::{FeatureSpectra, Projections, Sharing, SpectralData, TILE};
 use crate::comm::Comm;
 use crate::numeric::bytes::Element;
-use crate::numeric::linalg::{Eigen, Real, View, multiply};
+use crate::numeric::eigen::Eigen;
+use crate::numeric::linalg::{Real, View, multiply};
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Streams};
 use crate::spectral::Loadings;

@@ -403,7 +403,7 @@ impl Fitted {
             place += named.n_rows;
             fitted += named.n_rows - empty;
             if row < fitted {
-                return filter.reference().run_levels[run];
+                return filter.reference().row_level(run, row);
             }
         }
         filter.reference().level

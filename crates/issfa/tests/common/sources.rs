@@ -1,11 +1,15 @@
-//! The library's own source, for tests of how it is written.
+//! The library's own source, that of issfa-base included, for tests of how it is written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every source file of the library, by its path below `src`, up to its tests, which may use anything.
 pub fn sources() -> Vec<(PathBuf, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    ["src", "../issfa-base/src"].into_iter().flat_map(sources_below).collect()
+}
+
+fn sources_below(folder: &str) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let below = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
         (path.strip_prefix(&root).unwrap().to_path_buf(), without_tests(&text).to_string())

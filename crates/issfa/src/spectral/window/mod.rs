@@ -208,7 +208,8 @@ mod tests {
     use super::system::Goal;
     use super::*;
     use crate::comm::Solo;
-    use crate::numeric::linalg::{cholesky, symmetric_eigen};
+    use crate::numeric::eigen::symmetric_eigen;
+    use crate::numeric::linalg::cholesky;
     use crate::rng::{Purpose, Streams};
     use crate::spectral::{Entry, FeatureConditional};
     use crate::structure::expression;
