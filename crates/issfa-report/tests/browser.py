@@ -45,7 +45,7 @@ def make_volumes(folder):
     features = np.stack([bump(BLOB, 5), bump([-18, -12, 0], 9)])
     # Rows use one of them or both: of features that all rows use with normal weights any mixture would do as well.
     uses = np.stack([np.arange(60) % 3 != 0, np.arange(60) % 3 != 1], 1)
-    weights = rng.normal(0, [[8, 3]], (60, 2)) * uses
+    weights = rng.normal(0, [[8, 2]], (60, 2)) * uses
     values = np.tensordot(weights, features, 1) + rng.normal(0, 0.5, (60, *grid))
     image = nibabel.Nifti1Image(np.moveaxis(values, 0, -1).astype(np.float32) + 100, AFFINE)
     image.header.set_zooms((3, 3, 4, 2.0))
