@@ -20,7 +20,7 @@ NOTES = logging.getLogger("issfa")
 
 # Parameters that are called otherwise than the setting, or that are no setting of the engine.
 RENAMED = {"random_state": "seed", "reconstruction": "reconstruct"}
-OWN = {"n_jobs", "out", "overwrite", "progress", "random_state", "noise_prior", "mask"}
+OWN = {"n_jobs", "out", "overwrite", "progress", "random_state", "noise_prior", "row_noise", "mask"}
 
 
 class Summary(dict):
@@ -57,6 +57,8 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         draws, looked at after 1000, 2000, 4000 .. sweeps), with ``sweeps`` as the most there may be.
     noise : str
         ``"reference"`` measures it on differences of rows that follow each other, ``"white"``, or the file of a reference.
+    row_noise : bool
+        Whether the noise of every row of a series is measured too, where rows differ by more than chance.
     weights : str
         ``"normal"``, or ``"student"`` with heavier tails (degrees of freedom ``priors={"weight_tails": 4}``): it tells features
         apart that most rows use, with weights that are not Gaussian.
@@ -110,6 +112,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         start="coarse",
         max_features=None,
         noise_prior=None,
+        row_noise=False,
         target_r2=None,
         weights="normal",
         theta_step="mh",
@@ -157,6 +160,7 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.start = start
         self.max_features = max_features
         self.noise_prior = noise_prior
+        self.row_noise = row_noise
         self.target_r2 = target_r2
         self.weights = weights
         self.theta_step = theta_step
@@ -296,6 +300,8 @@ class ISSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             settings[RENAMED.get(name, name.replace("_", "-"))] = _as_setting(name, value)
         if "noise-reference" in settings:
             settings["noise_reference"] = settings.pop("noise-reference")
+        if self.row_noise:
+            settings["noise_reference"] = {**settings.get("noise_reference", {}), "row_levels": True}
         if self.mask is not None and _inputs.is_path(self.mask):
             settings["mask"] = os.fspath(self.mask)
         if self.noise_prior is not None:

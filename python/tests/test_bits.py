@@ -44,6 +44,19 @@ def test_arrays_give_the_bits_of_files(kind, rows, command, tmp_path):
         np.testing.assert_array_equal(array, np.load(tmp_path / f"new/{name}.npy").astype(array.dtype))
 
 
+def test_rows_of_a_series_may_differ_in_noise(command, tmp_path):
+    rng = np.random.default_rng(2)
+    row, site = np.mgrid[:120, :144]
+    level = np.where(row % 20 < 8, 1.5, 0.8)
+    rows = 2 * np.sin(row / 9) * np.cos(site / 20) + level * rng.normal(size=row.shape)
+    np.save(tmp_path / "x.npy", rows)
+    command("fit", tmp_path / "x.npy", "--grid", "12x12", "--sweeps", 12, "--seed", 3, "--row-noise", "--out", tmp_path / "run")
+    model = issfa.ISSFA(grid=(12, 12), sweeps=12, random_state=3)
+    alike = model.fit(rows).weights_
+    assert_same_bits(model.set_params(row_noise=True).fit(rows), issfa.open(tmp_path / "run"))
+    assert alike.shape != model.weights_.shape or (alike != model.weights_).any()
+
+
 def test_a_fit_goes_on_until_it_has_settled(rows, command, tmp_path):
     """As the verdict of its summary advises, from an object and from a folder, and ends that by a number of sweeps."""
     settings = dict(sweeps=60, burn_in=30, thin=2, random_state=6)

@@ -28,6 +28,7 @@ fn option(setting: &Setting) -> Option<String> {
     let name = match setting.key.as_str() {
         "input" => return Some("INPUT".into()),
         "priors.noise" => "noise-prior",
+        "noise_reference.row_levels" => "row-noise",
         key => key,
     };
     has_option(&Cli::command(), name).then(|| match setting.value.as_deref() {
@@ -60,6 +61,7 @@ mod tests {
             (setting("missing").to("impute").to_string(), "--missing impute"),
             (setting("overwrite").to(true).to_string(), "--overwrite"),
             (setting("priors.noise").to_string(), "--noise-prior"),
+            (setting("noise_reference.row_levels").to(true).to_string(), "--row-noise"),
             (setting("kernels").to_string(), "`kernels`"),
             (action(Verb::Resume).to_string(), "issfa resume"),
             (action(Verb::Resume).on("a, b").with(setting("sweeps").to("+500")).to_string(), {

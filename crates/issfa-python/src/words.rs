@@ -48,6 +48,7 @@ fn parameter(key: &str) -> String {
         "seed" => "random_state".into(),
         "threads" => "n_jobs".into(),
         "priors.noise" => "noise_prior".into(),
+        "noise_reference.row_levels" => "row_noise".into(),
         "reconstruct" => "reconstruction".into(),
         key if OF_SWEEP.contains(&key) => format!("sweep[\"{key}\"]"),
         key if OF_PRIORS.contains(&key) => format!("priors[\"{key}\"]"),

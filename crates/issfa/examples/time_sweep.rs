@@ -31,8 +31,15 @@ fn main() -> issfa::Result<()> {
     let spectrum = Spectrum::new(&structure, &Curve::default());
     let (state, data) = simulated(n_rows, &spectrum, k);
     let model = Model::new(data, spectrum, Priors::default_for(2));
-    let schedule =
-        Schedule { seed: 1, chain: 1, sweeps: u64::MAX, burn_in: 0, thin: 1, kernels: Kernel::DEFAULT_SWEEP.to_vec() };
+    let schedule = Schedule {
+        seed: 1,
+        chain: 1,
+        sweeps: u64::MAX,
+        burn_in: 0,
+        thin: 1,
+        kernels: Kernel::DEFAULT_SWEEP.to_vec(),
+        rounds: 1,
+    };
     let mut chain = Chain::new(state, 0);
     chain.step(&model, &schedule)?;
     let (mut ratios, mut sweeps, mut bares, mut kernels) = (vec![], vec![], vec![], BTreeMap::new());

@@ -98,7 +98,7 @@ pub mod lab {
     //! let model = Model::new(data, spectrum, priors);
     //! let mut chain = Chain::new(init::k_means(&model, 5, 1, 1), 0);
     //! let kernels = Kernel::DEFAULT_SWEEP.to_vec();
-    //! let schedule = Schedule { seed: 1, chain: 1, sweeps: 20, burn_in: 10, thin: 1, kernels };
+    //! let schedule = Schedule { seed: 1, chain: 1, sweeps: 20, burn_in: 10, thin: 1, kernels, rounds: 1 };
     //! for _ in 0..schedule.sweeps {
     //!     chain.step(&model, &schedule)?;
     //! }

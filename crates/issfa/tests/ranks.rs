@@ -417,7 +417,7 @@ fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>, band: usize) -> (f64
     let ranks = Ranks { band, ..Ranks::together(comm) };
     let prepared = Prepared::<f32>::load(Request { ranks, ..request }).unwrap();
     let mut schedule = prepared.about.schedule(1);
-    schedule.burn_in = 0;
+    (schedule.burn_in, schedule.rounds) = (0, 1);
     let mut chain = Chain::new(prepared.initial_state(1).unwrap(), 1);
     let (mut k, mut active, mut proposals, mut turned, mut asked) = (0, 0, 0, 0, 0);
     let traffic = || prepared.model.data.sharing().traffic().n_bytes;

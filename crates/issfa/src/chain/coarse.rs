@@ -3,10 +3,10 @@
 //! Smooth features live in the modes that the prior lets vary most; there they stand out of the noise, and a sweep costs a
 //! fraction. Burn-in is free to look at less than the data; the sweeps that are kept never do.
 
-use super::sweep::{self, SweepInfo};
+use super::sweep::SweepInfo;
 use super::{Chain, Schedule};
 use crate::error::Result;
-use crate::kernels::{Kernel, Turn};
+use crate::kernels::Kernel;
 use crate::model::{InverseGammaPrior, Loadings, Model, Priors, State};
 use crate::numeric::linalg::Real;
 use crate::spectral::{Domain, SpectralData, at_modes};
@@ -23,8 +23,10 @@ const ROUNDS: u64 = 3;
 /// So many times as many clusters as were asked for are where a coarse start begins: at few modes they cost little, and features
 /// that one cluster holds together take long to come apart.
 pub const CLUSTERS: usize = 2;
-/// The streams of a round are those of a sweep that no chain has.
-const APART: u64 = 1 << 44;
+/// Births leave a coarse start with at most one feature for so many rows, or so many where rows are few: where there is more noise
+/// at the few modes than was measured, births would go on, and deaths for hundreds of sweeps after.
+const ROWS_PER_FEATURE: usize = 4;
+const MOST_OF_FEW_ROWS: usize = 60;
 /// Prior precisions that differ by less than this share of themselves do not tell modes apart.
 const SAME: f64 = 1e-9;
 
@@ -37,19 +39,9 @@ pub fn n_sweeps(burn_in: u64) -> u64 {
 impl<R: Real> Chain<R> {
     /// One more sweep of a coarse start.
     pub fn coarse_step(&mut self, model: &Model<R>, schedule: &Schedule) -> Result<SweepInfo> {
-        self.sweep += 1;
-        let (mut all, phase) = (SweepInfo::default(), schedule.phase(self.sweep));
         let often: Vec<Kernel> =
             schedule.kernels.iter().copied().filter(|kernel| *kernel != Kernel::PairRotation).collect();
-        for round in 0..ROUNDS {
-            let turn = Turn { streams: schedule.streams(self.sweep + round * APART), phase };
-            let kernels = if round + 1 < ROUNDS { &often } else { &schedule.kernels };
-            let info = sweep::run(kernels, model, &mut self.state, &mut self.projections, &turn);
-            self.check_sound(model, &info)?;
-            all.steps.extend(info.steps);
-            all.squared_residual = info.squared_residual;
-        }
-        Ok(all)
+        self.step_in_rounds(model, schedule, ROUNDS, &often)
     }
 }
 
@@ -78,7 +70,7 @@ impl<R: Real> Coarse<R> {
         let priors = Priors { noise, ..model.priors.clone() };
         let data = at_modes(&model.data, &modes);
         let coarse = Model {
-            max_features: model.max_features,
+            max_features: model.max_features.min(MOST_OF_FEW_ROWS.max(model.data.n_rows() / ROWS_PER_FEATURE)),
             birth_rounds: model.birth_rounds,
             row_sweeps: model.row_sweeps,
             theta_step: model.theta_step,

@@ -18,6 +18,18 @@ use crate::rng::Streams;
 use crate::spectral::Projections;
 use sweep::SweepInfo;
 
+/// Rows and sites of so many cells make a sweep of one round; of fewer they are gone through as many times more often, up to most:
+/// such sweeps cost next to nothing, and features that come and go need many.
+const CELLS_OF_ONE_ROUND: usize = 1 << 15;
+const MOST_ROUNDS: usize = 8;
+/// The streams of a round after the first are those of a sweep that no chain has.
+const APART: u64 = 1 << 44;
+
+/// How often a sweep goes through its kernels.
+pub fn rounds_for(n_rows: usize, n_sites: usize) -> u64 {
+    (CELLS_OF_ONE_ROUND / (n_rows * n_sites).max(1)).clamp(1, MOST_ROUNDS) as u64
+}
+
 /// Features that leave more than so many times the data have run away.
 const MOST_LEFT: f64 = 4.0;
 
@@ -36,6 +48,8 @@ pub struct Schedule {
     pub thin: u64,
     /// What a sweep does, in order.
     pub kernels: Vec<Kernel>,
+    /// How often it does that.
+    pub rounds: u64,
 }
 
 impl Schedule {
@@ -82,12 +96,28 @@ impl<R: Real> Chain<R> {
 
     /// One more sweep.
     pub fn step(&mut self, model: &Model<R>, schedule: &Schedule) -> Result<SweepInfo> {
-        let next = self.sweep + 1;
-        let turn = Turn { streams: schedule.streams(next), phase: schedule.phase(next) };
-        let info = sweep::run(&schedule.kernels, model, &mut self.state, &mut self.projections, &turn);
-        self.sweep = next;
-        self.check_sound(model, &info)?;
-        Ok(info)
+        self.step_in_rounds(model, schedule, schedule.rounds, &schedule.kernels)
+    }
+
+    /// One more sweep, of rounds that all but the last go through the first list of kernels.
+    fn step_in_rounds(
+        &mut self,
+        model: &Model<R>,
+        schedule: &Schedule,
+        rounds: u64,
+        often: &[Kernel],
+    ) -> Result<SweepInfo> {
+        self.sweep += 1;
+        let (mut all, phase) = (SweepInfo::default(), schedule.phase(self.sweep));
+        for round in 0..rounds {
+            let turn = Turn { streams: schedule.streams(self.sweep + round * APART), phase };
+            let kernels = if round + 1 < rounds { often } else { &schedule.kernels };
+            let info = sweep::run(kernels, model, &mut self.state, &mut self.projections, &turn);
+            self.check_sound(model, &info)?;
+            all.steps.extend(info.steps);
+            all.squared_residual = info.squared_residual;
+        }
+        Ok(all)
     }
 
     /// Refuses numbers that are not finite, and features that leave more than there was. A draw of K features scatters about
@@ -127,7 +157,7 @@ mod tests {
 
     #[test]
     fn kept_sweeps_are_counted_as_they_are_kept() {
-        let schedule = Schedule { seed: 0, chain: 1, sweeps: 100, burn_in: 13, thin: 4, kernels: vec![] };
+        let schedule = Schedule { seed: 0, chain: 1, sweeps: 100, burn_in: 13, thin: 4, kernels: vec![], rounds: 1 };
         let mut kept = 0;
         for sweep in 1..=100 {
             kept += u64::from(schedule.keeps(sweep));
@@ -137,8 +167,15 @@ mod tests {
     }
 
     #[test]
+    fn few_cells_are_gone_through_more_often() {
+        let rounds = [(61, 12), (80, 120), (100, 200), (500, 4096), (0, 5), (10_000_000, 10_000_000)]
+            .map(|(n, v)| rounds_for(n, v));
+        assert_eq!(rounds, [8, 3, 1, 1, 8, 1]);
+    }
+
+    #[test]
     fn a_third_of_burn_in_is_for_settling() {
-        let schedule = Schedule { seed: 0, chain: 1, sweeps: 100, burn_in: 9, thin: 4, kernels: vec![] };
+        let schedule = Schedule { seed: 0, chain: 1, sweeps: 100, burn_in: 9, thin: 4, kernels: vec![], rounds: 1 };
         let phases: Vec<Phase> = (1..=10).map(|sweep| schedule.phase(sweep)).collect();
         assert_eq!(phases[..6], [Phase::BurnIn; 6]);
         assert_eq!(phases[6..9], [Phase::Settling; 3]);

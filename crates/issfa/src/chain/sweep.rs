@@ -38,6 +38,11 @@ impl SweepInfo {
         }
         total
     }
+
+    /// Whether a kernel's last proposal was accepted.
+    pub fn is_accepted_at_last(&self, kernel: Kernel) -> bool {
+        self.steps.iter().rev().find(|step| step.kernel == kernel).is_some_and(|step| step.info.accepted > 0)
+    }
 }
 
 /// Runs `kernels` once.

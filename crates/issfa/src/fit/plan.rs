@@ -1,6 +1,6 @@
 //! What a fit will need, before committing to it: memory and disk by count, seconds per sweep measured on a slice.
 
-use crate::chain::Chain;
+use crate::chain::{Chain, rounds_for};
 use crate::data::{Rows, memory};
 use crate::error::{Error, Result};
 use crate::fit::cost::{self, Network, Size};
@@ -203,7 +203,8 @@ struct Planned<'a> {
 impl Planned<'_> {
     fn needs(&self, n_features: usize) -> Needs {
         let settings = &self.checked.settings;
-        let seconds_per_sweep = kernel_seconds(&self.slices, self.n_rows, n_features).values().sum();
+        let seconds_of_round: f64 = kernel_seconds(&self.slices, self.n_rows, n_features).values().sum();
+        let seconds_per_sweep = self.rounds() * seconds_of_round;
         Needs {
             n_features,
             seconds_per_sweep,
@@ -216,19 +217,24 @@ impl Planned<'_> {
         let size = self.size(n_features);
         let messages = cost::messages(&size, n_ranks);
         let kernels = kernel_seconds(&self.slices, self.n_rows, n_features);
-        let seconds_of_work = cost::seconds_of_work(&kernels, &size, n_ranks);
-        let seconds_to_send =
-            network.map_or(0.0, |network| cost::seconds_to_send(&messages, size.layout(n_ranks), &network));
+        let seconds_of_work = self.rounds() * cost::seconds_of_work(&kernels, &size, n_ranks);
+        let to_send = |network| self.rounds() * cost::seconds_to_send(&messages, size.layout(n_ranks), network);
+        let seconds_to_send = network.as_ref().map_or(0.0, to_send);
         OnRanks {
             n_ranks,
             n_features,
             grid: size.layout(n_ranks).shape(),
             memory_bytes,
-            bytes_per_sweep: cost::bytes_per_rank(&messages) as u64,
+            bytes_per_sweep: (self.rounds() * cost::bytes_per_rank(&messages)) as u64,
             seconds_of_work,
             seconds_to_send,
             seconds_per_sweep: seconds_of_work + seconds_to_send,
         }
+    }
+
+    /// Of a sweep.
+    fn rounds(&self) -> f64 {
+        rounds_for(self.n_rows, self.n_sites) as f64
     }
 
     /// Changes of unique features that are proposed in a sweep: those from the prior are about as many for any number of rows.
@@ -285,7 +291,7 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
     let prepared = Prepared::<R>::load(Request { shelf: Some(shelf), keep_first: Some(n_rows), ..whole })?;
     let load_seconds = start.elapsed().as_secs_f64();
     let mut schedule = prepared.about.schedule(1);
-    schedule.burn_in = 0;
+    (schedule.burn_in, schedule.rounds) = (0, 1);
     let mut chain = Chain::new(crate::chain::init::k_means(&prepared.model, 15, 0, 1), 0);
     let first = chain.step(&prepared.model, &schedule)?;
     let (mut kernels, mut fastest, mut n_features) = (BTreeMap::new(), BTreeMap::new(), 0.0);

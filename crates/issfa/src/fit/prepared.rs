@@ -5,7 +5,7 @@ use super::noise::{self, Noise};
 use super::{Ranks, agreement, ranks};
 use crate::chain::coarse::{self, Coarse};
 use crate::chain::posterior::Shown;
-use crate::chain::{Schedule, init};
+use crate::chain::{Schedule, init, rounds_for};
 use crate::comm::Comm;
 use crate::data::nifti::Header;
 use crate::data::observations::Watch;
@@ -390,6 +390,7 @@ impl About {
             burn_in: self.checked.window.burn_in,
             thin: self.checked.thin,
             kernels: settings.sweep.kernels.clone(),
+            rounds: rounds_for(self.record.n_rows, self.record.n_sites),
         }
     }
 

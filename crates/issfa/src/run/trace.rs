@@ -111,7 +111,7 @@ impl TraceRow {
             ibp_strength: state.ibp_strength,
             ibp_repulsion: state.ibp_repulsion,
             ln_likelihood: -0.5 * (n_cells * (2.0 * std::f64::consts::PI * noise).ln() + fit),
-            theta_accepted: info.of(Kernel::Theta).accepted > 0,
+            theta_accepted: info.is_accepted_at_last(Kernel::Theta),
             births: unique.births,
             deaths: unique.deaths,
             proposals: unique.proposed,

@@ -306,6 +306,11 @@ impl Overview {
                 setting("noise").to("reference")
             ));
         }
+        let is_series = record.noise.as_ref().is_some_and(|noise| noise.is_series && noise.between_rows.is_none());
+        if is_series && !settings.noise_reference.row_levels {
+            let by_row = setting("noise_reference.row_levels").to(true);
+            helps.push(format!("{by_row} gives rows noise levels of their own, where they differ"));
+        }
         // Always below what is explained now.
         let wanted = (0.9 * self.variance_explained * 100.0).floor() / 100.0;
         if wanted > 0.0 && wanted < 1.0 {
