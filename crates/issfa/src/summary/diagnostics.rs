@@ -1,38 +1,66 @@
 //! How well a trace has mixed: effective sample size and split R-hat.
 
-/// The effective number of independent draws in chains of equal meaning, by Geyer's initial monotone sequence.
+/// The effective number of independent draws in chains of equal meaning; NaN of few, or where nothing varies.
 pub fn effective_sample_size(chains: &[Vec<f64>]) -> f64 {
-    let halves = split(chains);
-    let (m, n) = (halves.len() as f64, halves.first().map_or(0, Vec::len));
-    if n < 4 {
+    let mut halves = split(chains);
+    if halves.first().is_none_or(|half| half.len() < 4) {
         return f64::NAN;
     }
-    let means: Vec<f64> = halves.iter().map(|chain| mean(chain)).collect();
-    let within = halves.iter().zip(&means).map(|(chain, mean)| variance(chain, *mean)).sum::<f64>() / m;
-    let between = variance_between(&means);
-    let total = within * (n as f64 - 1.0) / n as f64 + between;
-    if total <= 0.0 {
-        return f64::NAN;
+    // In units of their own: a variance may be tiny.
+    let largest = halves.iter().flatten().fold(f64::NEG_INFINITY, |most, x| most.max(*x));
+    let range = halves.iter().flatten().fold(0.0, |range: f64, x| range.max(largest - x));
+    if range > 0.0 {
+        halves.iter_mut().flatten().for_each(|x| *x = (*x - largest) / range);
     }
-    let correlation = |lag: usize| {
-        let covariance = |(chain, mean): (&Vec<f64>, &f64)| {
-            let products = chain.iter().zip(&chain[lag..]).map(|(a, b)| (a - mean) * (b - mean));
-            products.sum::<f64>() / n as f64
-        };
-        let covariance = halves.iter().zip(&means).map(covariance).sum::<f64>() / m;
-        1.0 - (within - covariance * n as f64 / (n as f64 - 1.0)) / total
+    independent_draws(&halves).unwrap_or(f64::NAN)
+}
+
+/// The effective number of independent draws in half-chains whose values are of the size of 1, by Geyer's initial monotone
+/// sequence, in the numbers of ArviZ; nothing where all are equal.
+pub(super) fn independent_draws(halves: &[Vec<f64>]) -> Option<f64> {
+    let size = (halves.len() * halves[0].len()) as f64;
+    let tau = geyer(halves[0].len(), correlations(halves)?).max(1.0 / size.log10());
+    Some(size / tau)
+}
+
+/// The correlation of draws by their distance, within and between chains; nothing where all draws are equal.
+fn correlations(chains: &[Vec<f64>]) -> Option<impl Fn(usize) -> f64> {
+    let n = chains[0].len() as f64;
+    let means: Vec<f64> = chains.iter().map(|chain| mean(chain)).collect();
+    let centred: Vec<Vec<f64>> =
+        chains.iter().zip(&means).map(|(chain, mean)| chain.iter().map(|x| x - mean).collect()).collect();
+    let covariance = move |lag: usize| {
+        let of = |chain: &Vec<f64>| chain.iter().zip(&chain[lag..]).map(|(a, b)| a * b).sum::<f64>() / n;
+        mean(&centred.iter().map(of).collect::<Vec<_>>())
     };
-    let (mut sum, mut last) = (0.0, f64::INFINITY);
-    for pair in 0..(n - 1) / 2 {
-        let value = (correlation(2 * pair) + correlation(2 * pair + 1)).min(last);
-        if value <= 0.0 {
-            break;
-        }
-        sum += value;
-        last = value;
+    let within = covariance(0) * n / (n - 1.0);
+    let middle = mean(&means);
+    let between = means.iter().map(|x| (x - middle).powi(2)).sum::<f64>() / (means.len() as f64 - 1.0);
+    let total = within * (n - 1.0) / n + between;
+    (total > 1e-15).then_some(move |lag: usize| 1.0 - (within - covariance(lag)) / total)
+}
+
+/// One and twice the sum of the correlations up to where a pair of them is negative, made monotone.
+fn geyer(n: usize, correlation: impl Fn(usize) -> f64) -> f64 {
+    let mut rho = vec![1.0, correlation(1)];
+    let (mut even, mut odd, mut lag) = (1.0, rho[1], 1);
+    while lag + 3 < n && even + odd > 0.0 {
+        (even, odd) = (correlation(lag + 1), correlation(lag + 2));
+        rho.extend(if even + odd >= 0.0 { [even, odd] } else { [0.0, 0.0] });
+        lag += 2;
     }
-    let draws = m * n as f64;
-    (draws / (2.0 * sum - 1.0).max(1.0 / draws.log10().max(1.0))).min(draws * draws.log10().max(1.0))
+    // The last pair is not taken in whole: its even one is, where it helps.
+    let last = lag - 1;
+    if even > 0.0 {
+        rho[last] = even;
+    }
+    for at in (1..(last - last.min(2))).step_by(2) {
+        if rho[at + 1] + rho[at + 2] > rho[at - 1] + rho[at] {
+            rho[at + 1] = (rho[at - 1] + rho[at]) / 2.0;
+            rho[at + 2] = rho[at + 1];
+        }
+    }
+    2.0 * rho[..last].iter().sum::<f64>() - 1.0 + rho[last]
 }
 
 /// The potential scale reduction of half-chains: near 1 when they agree.

@@ -1,7 +1,7 @@
 //! Mixing by ranks, which heavy tails do not mislead: the rank-normalised R-hat and the bulk effective sample size of Vehtari,
 //! Gelman, Simpson, Carpenter and Bürkner (2021), in the numbers of ArviZ.
 
-use super::diagnostics::{mean, quantile, r_hat_of, split};
+use super::diagnostics::{independent_draws, quantile, r_hat_of, split};
 use statrs::function::erf::erfc_inv;
 
 /// The larger of the R-hats of half-chains by rank and by rank of the distance from the median.
@@ -23,11 +23,7 @@ pub fn bulk_ess(chains: &[Vec<f64>]) -> f64 {
     if !can_be_ranked(&halves) {
         return f64::NAN;
     }
-    let scores = normal_scores(&halves);
-    let (n, size) = (scores[0].len(), (scores.len() * scores[0].len()) as f64);
-    let Some(correlation) = correlations(&scores) else { return size };
-    let tau = geyer(n, correlation).max(1.0 / size.log10());
-    size / tau
+    independent_draws(&normal_scores(&halves)).unwrap_or(halves.iter().flatten().count() as f64)
 }
 
 /// Whether halves have two draws each, and no draw is NaN.
@@ -49,46 +45,6 @@ fn normal_scores(chains: &[Vec<f64>]) -> Vec<Vec<f64>> {
         before += equal.len();
     }
     scores.chunks_exact(chains[0].len()).map(<[f64]>::to_vec).collect()
-}
-
-/// The correlation of draws by their distance, within and between chains; nothing where all draws are equal.
-fn correlations(chains: &[Vec<f64>]) -> Option<impl Fn(usize) -> f64> {
-    let n = chains[0].len() as f64;
-    let means: Vec<f64> = chains.iter().map(|chain| mean(chain)).collect();
-    let centred: Vec<Vec<f64>> =
-        chains.iter().zip(&means).map(|(chain, mean)| chain.iter().map(|x| x - mean).collect()).collect();
-    let covariance = move |lag: usize| {
-        let of = |chain: &Vec<f64>| chain.iter().zip(&chain[lag..]).map(|(a, b)| a * b).sum::<f64>() / n;
-        mean(&centred.iter().map(of).collect::<Vec<_>>())
-    };
-    let within = covariance(0) * n / (n - 1.0);
-    let middle = mean(&means);
-    let between = means.iter().map(|x| (x - middle).powi(2)).sum::<f64>() / (means.len() as f64 - 1.0);
-    let total = within * (n - 1.0) / n + between;
-    (total > 1e-15).then_some(move |lag: usize| 1.0 - (within - covariance(lag)) / total)
-}
-
-/// One and twice the sum of the correlations up to where a pair of them is negative, made monotone.
-fn geyer(n: usize, correlation: impl Fn(usize) -> f64) -> f64 {
-    let mut rho = vec![1.0, correlation(1)];
-    let (mut even, mut odd, mut lag) = (1.0, rho[1], 1);
-    while lag + 3 < n && even + odd > 0.0 {
-        (even, odd) = (correlation(lag + 1), correlation(lag + 2));
-        rho.extend(if even + odd >= 0.0 { [even, odd] } else { [0.0, 0.0] });
-        lag += 2;
-    }
-    // The last pair is not taken in whole: its even one is, where it helps.
-    let last = lag - 1;
-    if even > 0.0 {
-        rho[last] = even;
-    }
-    for at in (1..(last - last.min(2))).step_by(2) {
-        if rho[at + 1] + rho[at + 2] > rho[at - 1] + rho[at] {
-            rho[at + 1] = (rho[at - 1] + rho[at]) / 2.0;
-            rho[at + 2] = rho[at + 1];
-        }
-    }
-    2.0 * rho[..last].iter().sum::<f64>() - 1.0 + rho[last]
 }
 
 #[cfg(test)]
