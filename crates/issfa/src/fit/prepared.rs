@@ -12,7 +12,7 @@ use crate::data::observations::Watch;
 use crate::data::preprocess::Findings;
 use crate::data::{Centering, Mask, Observations, Preprocessing, Rows, memory};
 use crate::error::{Error, Result, setting};
-use crate::fit::memory::{check_memory, may_be_ahead, memory_needed, place_data, room_for_rows};
+use crate::fit::memory::{check_memory, may_be_ahead, memory_needed, place_data, room_for_kept, room_for_rows};
 use crate::kernels::Kernel;
 use crate::model::{Model, State};
 use crate::noise::{Filter, Reference, RowNoise};
@@ -227,7 +227,7 @@ impl<R: Real> Prepared<R> {
         let row_levels = row_levels(filter.as_deref(), &observations);
         let row_noise = filter.as_deref().map(|filter| RowNoise { filter, levels: &row_levels });
         let place = match (settings.spill.as_deref(), ahead) {
-            (Some(folder), _) => Place::File(folder),
+            (Some(folder), _) => Place::File(folder, room_for_kept(&checked, n_rows * n_columns * R::BYTES, memory)),
             (None, Some(ahead)) => Place::Ahead(ahead),
             (None, None) => Place::Memory,
         };
