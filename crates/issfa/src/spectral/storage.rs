@@ -173,6 +173,10 @@ impl Spilled {
         let ahead = (AHEAD * rayon::current_num_threads()).max(AHEAD_BYTES.div_ceil(tile_bytes.max(1)));
         let (fetched, end) = (self.fetched.load(Ordering::Relaxed), tile + ahead + 1);
         let goes_on = (tile + 1..=end + n_behind()).contains(&fetched);
+        if goes_on {
+            // What was fetched too long ago may be gone, and would come back page by page.
+            self.fetch(tile * tile_bytes..(tile + 1) * tile_bytes);
+        }
         let start = if goes_on { fetched } else { tile };
         let is_mine = || self.fetched.compare_exchange(fetched, end, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if start < end && is_mine() {
