@@ -65,6 +65,9 @@ pub struct Preprocessing {
     pub factor: f64,
 }
 
+/// Sees rows, each with the number of its run.
+pub type Show<'a> = &'a mut dyn FnMut(usize, &[f64]);
+
 /// What the raw data look like, found on the way.
 #[derive(Clone, Copy, Debug)]
 pub struct Findings {
@@ -93,7 +96,20 @@ impl Preprocessing {
 
     /// Fits on all rows; `scale` divides each site by its standard deviation.
     pub fn fit(observations: &Observations, centering: Centering, scale: bool) -> Result<(Preprocessing, Findings)> {
-        let regression = Regression::of(observations)?;
+        Preprocessing::fit_and_show(observations, centering, scale, None)
+    }
+
+    /// [`Preprocessing::fit`]; who wants to see the rows is shown each with the number of its run, in order, centred and not
+    /// scaled, without another look at what may be a large file.
+    pub fn fit_and_show(
+        observations: &Observations,
+        centering: Centering,
+        scale: bool,
+        mut show: Option<Show>,
+    ) -> Result<(Preprocessing, Findings)> {
+        let stay_as_they_are = centering == Centering::None && observations.covariates().names().is_empty();
+        let shown_at_first = if stay_as_they_are { show.take() } else { None };
+        let regression = Regression::of(observations, shown_at_first)?;
         let RunFits { runs, overall, n_seen } = regression.finish();
         let raw_squares: f64 = regression.squares.iter().sum();
         let mean_squares: f64 = overall.means.iter().zip(&n_seen).map(|(m, n)| n * m * m).sum();
@@ -102,7 +118,7 @@ impl Preprocessing {
         let mut fitted = Preprocessing { centering, covariates, runs, overall, ..Preprocessing::nothing() };
         let squares = match fitted.changes_nothing() {
             true => regression.squares.clone(),
-            false => fitted.squares_by_site(observations)?,
+            false => fitted.squares_by_site(observations, show)?,
         };
         let sum_of_squares: f64 = squares.iter().sum();
         let mut scaled_squares = sum_of_squares;
@@ -125,12 +141,13 @@ impl Preprocessing {
         self.centering == Centering::None && self.covariates.is_empty()
     }
 
-    fn squares_by_site(&self, observations: &Observations) -> Result<Vec<f64>> {
+    fn squares_by_site(&self, observations: &Observations, mut show: Option<Show>) -> Result<Vec<f64>> {
         let mut squares = vec![0.0; observations.n_columns()];
         let covariates = observations.covariates();
         observations.for_each_chunk(&mut |run, first_row, values| {
             for (at, row) in values.chunks_exact_mut(squares.len()).enumerate() {
                 self.center(row, covariates.row(first_row + at), MeansOf::Run(run));
+                show.iter_mut().for_each(|show| show(run, row));
                 let known = |x: &mut f64| if x.is_nan() { 0.0 } else { *x };
                 squares.iter_mut().zip(row.iter_mut().map(known)).for_each(|(sum, x)| *sum += x * x);
             }

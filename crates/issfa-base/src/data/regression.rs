@@ -1,6 +1,7 @@
 //! Means and slopes of every site in every run: least squares on the cells that were observed.
 
 use super::Observations;
+use super::preprocess::Show;
 use crate::error::{Error, Result};
 use crate::numeric::eigen::symmetric_eigen;
 use std::collections::{BTreeSet, HashMap};
@@ -65,8 +66,8 @@ impl Regression {
         Regression { n_columns, n_covariates, runs, squares: vec![0.0; n_columns], largest: 0.0 }
     }
 
-    /// Goes through all rows.
-    pub fn of(observations: &Observations) -> Result<Regression> {
+    /// Goes through all rows, which are shown to whoever wants to see them.
+    pub fn of(observations: &Observations, mut show: Option<Show>) -> Result<Regression> {
         let covariates = observations.covariates();
         covariates.check_lengths(observations)?;
         let n = observations.n_columns();
@@ -74,6 +75,7 @@ impl Regression {
         observations.for_each_chunk(&mut |run, first_row, values| {
             for (at, row) in values.chunks_exact(n).enumerate() {
                 sums.add(run, covariates.row(first_row + at), row);
+                show.iter_mut().for_each(|show| show(run, row));
             }
             Ok(())
         })?;

@@ -110,14 +110,19 @@ impl Sample {
         }
     }
 
+    /// Nothing yet, of rows that are still to come.
+    pub fn to_be(observations: &Observations) -> Sample {
+        let runs = (0..observations.n_runs()).map(|run| observations.run_rows(run));
+        Sample::new(observations.n_columns(), runs)
+    }
+
     /// Of all rows, prepared by the means of their runs.
     pub fn of<'a>(
         observations: &Observations,
         preprocessing: &'a Preprocessing,
         means: impl Fn(usize) -> MeansOf<'a>,
     ) -> Result<Sample> {
-        let runs = (0..observations.n_runs()).map(|run| observations.run_rows(run));
-        let mut sample = Sample::new(observations.n_columns(), runs);
+        let mut sample = Sample::to_be(observations);
         let covariates = observations.covariates();
         observations.for_each_chunk(&mut |run, first_row, values| {
             for (at, row) in values.chunks_exact_mut(observations.n_columns()).enumerate() {

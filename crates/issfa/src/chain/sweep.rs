@@ -1,6 +1,6 @@
 //! One sweep: a list of kernels run once, in order, with what each did and how long it took.
 
-use crate::kernels::{Info, Kernel, Turn};
+use crate::kernels::{Info, Kernel, Turn, unique_features};
 use crate::model::{Model, State};
 use crate::numeric::linalg::Real;
 use crate::spectral::Projections;
@@ -54,6 +54,10 @@ pub fn run<R: Real>(
     turn: &Turn,
 ) -> SweepInfo {
     let mut sweep = SweepInfo { steps: Vec::with_capacity(kernels.len()), squared_residual: f64::NAN };
+    if kernels.contains(&Kernel::UniqueFeatures) {
+        // A feature that two rows use may be one's alone by then.
+        model.data.expect(|| unique_features::rows_to_come(model, state, turn, 2));
+    }
     for &kernel in kernels {
         let start = Instant::now();
         let info = kernel.update(model, state, projections, turn);

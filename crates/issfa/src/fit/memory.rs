@@ -17,6 +17,9 @@ const SPILL_CHUNK_BYTES: usize = 256 << 20;
 /// The same under a bound on memory, at most.
 const SMALL_CHUNK_BYTES: usize = 32 << 20;
 
+/// Without a bound on memory, the share of data in a file that rows which births look at may take in memory.
+const KEPT_SHARE: usize = 16;
+
 /// A rough count of the bytes a fit holds: data twice over only where asked, some 64 features with their moments and products,
 /// means and slopes of every run; of whole rows also what a coarse start looks at. Rows from which noise is measured are let go
 /// before. Under a mask features are drawn by way of the whole grid, several times over. Ranks share the data; the figure is
@@ -60,7 +63,8 @@ pub fn memory_needed(
 /// the tiles at hand.
 fn spilled_bytes(cells: u128, n_rows: u128, bytes: u128, settings: &Settings) -> u128 {
     let tiles = (n_behind() + rayon::current_num_threads()) as u128 * n_rows * TILE as u128 * bytes;
-    tiles.min(cells * bytes).max(spill_chunk(settings, cells * bytes) as u128 * 3 / 2)
+    let kept = if settings.memory.is_some() { 0 } else { cells * bytes / KEPT_SHARE as u128 };
+    kept + tiles.min(cells * bytes).max(spill_chunk(settings, cells * bytes) as u128 * 3 / 2)
 }
 
 /// Bytes of rows that are read at a time when data go to a file.
@@ -88,6 +92,12 @@ pub(super) fn may_be_ahead<R: Real>(rows: &Rows, observations: &Observations, ch
     let n_bytes = (observations.n_rows() * observations.n_sites() * R::BYTES) as u64;
     let fits = || memory::available().is_some_and(|free| n_bytes <= free / PLENTY);
     all_take_part && stays && rayon::current_num_threads() > 1 && fits()
+}
+
+/// Bytes that rows of data in a file may take beside them: what the bound leaves, or else what [`memory_needed`] counts for them.
+pub(super) fn room_for_kept(checked: &Checked, data_bytes: usize, needed: u64) -> usize {
+    let left = |bound: u64| usize::try_from(bound.saturating_sub(needed)).unwrap_or(usize::MAX);
+    checked.memory.map_or(data_bytes / KEPT_SHARE, left)
 }
 
 /// Says whether data go to a file where memory is bounded: in the folder that is named, or that of temporary files. An error where

@@ -2,7 +2,6 @@
 
 use crate::comm::Comm;
 use crate::data::nifti::Header;
-use crate::data::preprocess::MeansOf;
 use crate::data::{Centering, Mask, Observations, Preprocessing, Rows};
 use crate::error::{Error, setting};
 use crate::noise::{self, Filter, Measured, Recipe, Reference, Sample, Subject};
@@ -35,10 +34,15 @@ impl Noise {
 /// What is known of a run that goes on: its reference, or why it has none.
 pub(super) type Known = Option<Result<Reference, Option<String>>>;
 
-/// Rank 0 measures, the others are told. `preprocessing` is that of filtered rows: neither scaled nor divided.
+/// Whether noise is to be measured, from a sample of the rows.
+pub(super) fn wants_sample(checked: &Checked, known: &Known) -> bool {
+    checked.noise != NoiseModel::White && known.is_none()
+}
+
+/// Rank 0 measures, the others are told. The sample is of rows that are neither scaled nor divided.
 pub(super) fn find(
     observations: &Observations,
-    preprocessing: &Preprocessing,
+    sample: Option<Sample>,
     structure: &Arc<Structure>,
     checked: &Checked,
     known: Known,
@@ -57,7 +61,7 @@ pub(super) fn find(
         None => {}
     }
     let recipe = &checked.settings.noise_reference;
-    let rows = PreparedRows { observations, preprocessing, structure, recipe, mean_square };
+    let rows = PreparedRows { observations, structure, recipe, mean_square };
     // Every rank reads the file, so that a wrong one ends them all.
     let stored = match &checked.noise {
         NoiseModel::File(path) => Some(rows.stored(path)?),
@@ -65,9 +69,10 @@ pub(super) fn find(
     };
     let mut bytes = Vec::new();
     if comm.rank() == 0 {
+        let sample = sample.expect("rank 0 has looked at the rows");
         let measured = match stored {
-            Some(reference) => rows.with_levels_of(reference)?,
-            None => rows.measure()?,
+            Some(reference) => rows.with_levels_of(reference, &sample),
+            None => noise::measure(&rows.subject(&sample)),
         };
         bytes = match measured {
             Measured::Nothing(reason) => reason.as_bytes().to_vec(),
@@ -103,14 +108,15 @@ pub fn look_at_noise(rows: &Rows, checked: &Checked, shelf: &Shelf) -> Result<Lo
     let structure = Arc::new(checked.structure(path, observations.grid(), n_sites, shelf)?);
     inputs::choose_cells(&mut observations, rows, settings, structure.grid(), None)?;
     let centering = settings.center.unwrap_or(Centering::Site);
-    let (preprocessing, findings) = Preprocessing::fit(&observations, centering, false)?;
-    let plain = Preprocessing { factor: 1.0, ..preprocessing };
+    let mut sample = Sample::to_be(&observations);
+    let mut show = |run: usize, row: &[f64]| sample.push(run, row);
+    let (_, findings) = Preprocessing::fit_and_show(&observations, centering, false, Some(&mut show))?;
+    sample.finish();
     let mean_square = findings.sum_of_squares / findings.n_cells;
     let mask = observations.mask().clone();
     let recipe = &settings.noise_reference;
-    let rows =
-        PreparedRows { observations: &observations, preprocessing: &plain, structure: &structure, recipe, mean_square };
-    match rows.measure()? {
+    let rows = PreparedRows { observations: &observations, structure: &structure, recipe, mean_square };
+    match noise::measure(&rows.subject(&sample)) {
         Measured::Reference(reference) => {
             let filter = Arc::new(Filter::new(*reference, structure.clone(), mask.clone()));
             Ok(LookedAt { filter, structure, mask, space: observations.space().cloned() })
@@ -122,24 +128,15 @@ pub fn look_at_noise(rows: &Rows, checked: &Checked, shelf: &Shelf) -> Result<Lo
 /// Rows as they are before they are filtered.
 struct PreparedRows<'a> {
     observations: &'a Observations,
-    preprocessing: &'a Preprocessing,
     structure: &'a Arc<Structure>,
     recipe: &'a Recipe,
     mean_square: f64,
 }
 
 impl PreparedRows<'_> {
-    fn sample(&self) -> Result<Sample> {
-        Sample::of(self.observations, self.preprocessing, MeansOf::Run)
-    }
-
     fn subject<'a>(&'a self, sample: &'a Sample) -> Subject<'a> {
         let PreparedRows { observations, structure, recipe, mean_square, .. } = *self;
         Subject { sample, n_runs: observations.n_runs(), structure, mask: observations.mask(), recipe, mean_square }
-    }
-
-    fn measure(&self) -> Result<Measured> {
-        Ok(noise::measure(&self.subject(&self.sample()?)))
     }
 
     /// The reference of a file.
@@ -155,15 +152,14 @@ impl PreparedRows<'_> {
     }
 
     /// A reference of other rows, with the levels of these.
-    fn with_levels_of(&self, reference: Reference) -> Result<Measured> {
-        let sample = self.sample()?;
+    fn with_levels_of(&self, reference: Reference, sample: &Sample) -> Measured {
         let measured = if sample.n_differences() == 0 {
             let run_levels = vec![reference.level; self.observations.n_runs()];
             Reference { run_levels, row_factors: Vec::new(), ..reference }
         } else {
-            noise::remeasure(reference, &self.subject(&sample))
+            noise::remeasure(reference, &self.subject(sample))
         };
-        Ok(Measured::Reference(Box::new(measured)))
+        Measured::Reference(Box::new(measured))
     }
 }
 

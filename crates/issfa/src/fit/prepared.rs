@@ -9,13 +9,13 @@ use crate::chain::{Schedule, init, rounds_for};
 use crate::comm::Comm;
 use crate::data::nifti::Header;
 use crate::data::observations::Watch;
-use crate::data::preprocess::Findings;
+use crate::data::preprocess::{Findings, Show};
 use crate::data::{Centering, Mask, Observations, Preprocessing, Rows, memory};
 use crate::error::{Error, Result, setting};
-use crate::fit::memory::{check_memory, may_be_ahead, memory_needed, place_data, room_for_rows};
+use crate::fit::memory::{check_memory, may_be_ahead, memory_needed, place_data, room_for_kept, room_for_rows};
 use crate::kernels::Kernel;
 use crate::model::{Model, State};
-use crate::noise::{Filter, Reference, RowNoise};
+use crate::noise::{Filter, Reference, RowNoise, Sample};
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::linalg::Real;
 use crate::run::checkpoint;
@@ -211,7 +211,13 @@ impl<R: Real> Prepared<R> {
         let memory = memory_needed(&observations, (n_rows, n_columns), R::BYTES, settings, comm.size());
         memory::check(&format!("a fit of {n_rows} x {n_columns} in {}", R::NAME), memory)?;
         let centering = settings.center.unwrap_or(Centering::Site);
-        let (mut preprocessing, findings) = fit_preprocessing(&observations, centering, settings.scale, comm.as_ref())?;
+        let wants_sample = comm.rank() == 0 && noise::wants_sample(&checked, &known.noise);
+        let mut sample = wants_sample.then(|| Sample::to_be(&observations));
+        let mut show = sample.as_mut().map(|sample| |run: usize, row: &[f64]| sample.push(run, row));
+        let show = show.as_mut().map(|show| show as Show);
+        let (mut preprocessing, findings) =
+            fit_preprocessing(&observations, centering, settings.scale, show, comm.as_ref())?;
+        sample.iter_mut().for_each(Sample::finish);
         if R::BYTES < 8 && !centering.sites() && 1.0 - findings.share_of_site_means < LEAST_BESIDE_MEANS {
             return Err(Error::NeedsDouble { share: 1.0 - findings.share_of_site_means });
         }
@@ -219,7 +225,7 @@ impl<R: Real> Prepared<R> {
         // Rows to be filtered are divided by the scales of their noise instead.
         let plain = Preprocessing { site_scales: Vec::new(), factor: 1.0, ..preprocessing.clone() };
         let (known_noise, mean_square) = (known.noise.take(), findings.sum_of_squares / findings.n_cells);
-        let noise = noise::find(&observations, &plain, &structure, &checked, known_noise, mean_square, comm.as_ref())?;
+        let noise = noise::find(&observations, sample, &structure, &checked, known_noise, mean_square, comm.as_ref())?;
         let filter = noise.filter().cloned();
         if filter.is_some() {
             preprocessing = plain;
@@ -227,7 +233,7 @@ impl<R: Real> Prepared<R> {
         let row_levels = row_levels(filter.as_deref(), &observations);
         let row_noise = filter.as_deref().map(|filter| RowNoise { filter, levels: &row_levels });
         let place = match (settings.spill.as_deref(), ahead) {
-            (Some(folder), _) => Place::File(folder),
+            (Some(folder), _) => Place::File(folder, room_for_kept(&checked, n_rows * n_columns * R::BYTES, memory)),
             (None, Some(ahead)) => Place::Ahead(ahead),
             (None, None) => Place::Memory,
         };
@@ -519,14 +525,15 @@ fn fit_preprocessing(
     observations: &Observations,
     centering: Centering,
     scale: bool,
+    show: Option<Show>,
     comm: &dyn Comm,
 ) -> Result<(Preprocessing, Findings)> {
     if comm.size() == 1 {
-        return Preprocessing::fit(observations, centering, scale);
+        return Preprocessing::fit_and_show(observations, centering, scale, show);
     }
     let mut bytes = Vec::new();
     if comm.rank() == 0 {
-        let (preprocessing, findings) = Preprocessing::fit(observations, centering, scale)?;
+        let (preprocessing, findings) = Preprocessing::fit_and_show(observations, centering, scale, show)?;
         let mut bundle = Bundle::default();
         put_preprocessing(&mut bundle, &preprocessing);
         let Findings { share_of_site_means, sum_of_squares, nothing_left, n_cells } = findings;
@@ -551,6 +558,7 @@ mod tests {
     use super::*;
     use crate::data::read::RowSource;
     use crate::data::read::memory::ArrayRows;
+    use crate::run::settings::Precision;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Rows as a file has them, which counts how often they are read.
@@ -598,5 +606,25 @@ mod tests {
         let given = Rows { sources: vec![source.clone()], ..known };
         Prepared::<f32>::load(Request::new(given, settings.check().unwrap())).unwrap();
         assert_eq!(source.n_read.load(Ordering::Relaxed), 40);
+    }
+
+    /// Means, then squares and noise, then values; rows that stay as they are have no means to wait for.
+    #[test]
+    fn rows_that_memory_does_not_hold_are_read_three_times_at_most() {
+        for (center, expected) in [(Centering::Site, 3), (Centering::Both, 3), (Centering::None, 2)] {
+            let rows = (0..40 * 12).map(|at| (at * 7919 % 101) as f32).collect::<Vec<_>>();
+            let rows = ArrayRows::new("values", rows.into(), &[3, 4]).unwrap();
+            let source = Arc::new(Counted { rows, n_read: AtomicUsize::new(0) });
+            let known = Rows::from_values(vec![0.0f32; 12], &[3, 4]).unwrap();
+            let settings =
+                Settings { center: Some(center), sweeps: 6, precision: Precision::F64, ..Settings::default() };
+            let given = Rows { sources: vec![source.clone()], ..known };
+            // Rows that are to be cut off are not remembered.
+            let request = Request { keep_first: Some(40), ..Request::new(given, settings.check().unwrap()) };
+            Prepared::<f64>::load(request).unwrap();
+            let n_read = source.n_read.load(Ordering::Relaxed);
+            // Twice the first row is looked at, with those of its chunk: here all.
+            assert_eq!(n_read, (expected + 2) * 40, "{center:?}");
+        }
     }
 }

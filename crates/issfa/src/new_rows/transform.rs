@@ -230,7 +230,7 @@ impl Fitted {
     pub fn own_fits(&self, observations: &Observations, center: CenterNew) -> Result<Vec<RunFit>> {
         match center {
             CenterNew::Train => Ok(Vec::new()),
-            CenterNew::Own => Ok(Regression::of(observations)?.finish().runs),
+            CenterNew::Own => Ok(Regression::of(observations, None)?.finish().runs),
         }
     }
 

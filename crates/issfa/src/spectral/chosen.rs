@@ -41,11 +41,16 @@ impl Overlap {
     }
 }
 
-/// Those cells, mode by mode: tiles may be in a file.
+/// Those cells, mode by mode: tiles may be in a file, from which those of the next tile are asked for.
 fn some_cells<R: Real>(data: &SpectralData<R>, modes: &[usize], overlap: &Overlap) -> Vec<R> {
     let Overlap { rows, places } = overlap;
-    let at = |mode: usize| rows.clone().map(move |row| data.tile_row(mode / TILE, row)[mode % TILE]);
-    places.clone().flat_map(|place| at(modes[place])).collect()
+    let mut cells = Vec::with_capacity(rows.len() * places.len());
+    let mut tiles = modes[places.start..places.end.max(places.start)].chunk_by(|a, b| a / TILE == b / TILE).peekable();
+    while let Some(of_tile) = tiles.next().filter(|_| !rows.is_empty()) {
+        tiles.peek().iter().for_each(|next| data.ask_for(next[0] / TILE, rows.clone()));
+        of_tile.iter().for_each(|&mode| cells.extend(data.column(mode, rows.clone())));
+    }
+    cells
 }
 
 /// Puts cells in their places.

@@ -37,8 +37,8 @@ pub enum Place<'a, R> {
     Memory,
     /// Into memory that was asked for before, where it is as large as it should be.
     Ahead(Ahead<R>),
-    /// Into a file in this folder.
-    File(&'a Path),
+    /// Into a file in a folder, beside which rows may take so many bytes of memory.
+    File(&'a Path, usize),
 }
 
 /// [`training_rows`] in one process and in memory.
@@ -73,7 +73,7 @@ pub fn training_rows<R: Real>(
     let mut data = match place {
         Place::Memory => SpectralData::in_memory(&sharing)?,
         Place::Ahead(ahead) => SpectralData::made_ahead(&sharing, ahead)?,
-        Place::File(folder) => SpectralData::spilled(&sharing, folder)?,
+        Place::File(folder, room) => SpectralData::spilled(&sharing, folder, room)?,
     };
     let covariates = observations.covariates();
     let mut row_means = Vec::new();

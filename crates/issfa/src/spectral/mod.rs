@@ -6,6 +6,7 @@
 
 mod chosen;
 mod domain;
+mod kept;
 pub mod load;
 pub mod loadings;
 mod pass;
@@ -24,6 +25,7 @@ mod window;
 pub use crate::numeric::lanes::TILE;
 pub use chosen::at_modes;
 pub use domain::{Domain, FeatureDraw, Outside};
+pub use kept::TileRow;
 pub use loadings::{Entry, Loadings};
 pub use pass::{FeatureConditional, OneByOne, Pass};
 pub use projections::Projections;

@@ -20,11 +20,22 @@ impl<R: Real> Pass<'_, R> {
         let factors = &Exponents { rows: &rows, cols: &cols }.factors();
         let tiles: Vec<usize> = some.iter().copied().filter(|tile| owned.contains(tile)).collect();
         let new_sums = || FixedSums::zeros(here.len(), n);
-        let scratches = share(tiles.into_iter(), new_sums, |sums, tile| {
+        let ahead = 2 * rayon::current_num_threads();
+        let scratches = share(0..tiles.len(), new_sums, |sums, at| {
+            let tile = tiles[at];
+            let next = if at == 0 { 1..ahead + 1 } else { at + ahead..at + ahead + 1 };
+            let next = next.filter_map(|later| tiles.get(later));
+            next.for_each(|&later| data.ask_for(later, here.clone()));
             let width = data.tiles().width(tile);
             let mut packed = Packed::default();
             packed.pack(spectra.tile(tile), n, width);
-            pulp::Arch::new().dispatch(AddProducts { rows: data.tile(tile), width, packed: &packed, sums, factors });
+            pulp::Arch::new().dispatch(AddProducts {
+                rows: data.tile_alone(tile),
+                width,
+                packed: &packed,
+                sums,
+                factors,
+            });
         });
         let mut sums = new_sums();
         scratches.iter().for_each(|part| sums.merge(part));

@@ -69,7 +69,9 @@ pub fn squared_row_norms<R: Real>(data: &SpectralData<R>) -> Vec<f64> {
     let of_rows = |first: usize| {
         let n_rows = ROWS_AT_ONCE.min(n_here - first);
         sum_over_tiles(tiles, n_rows, line, |tile, modes, slots| {
-            let rows = data.tile(tile)[first * modes.len()..].chunks_exact(modes.len());
+            let here = data.rows_here();
+            data.look_ahead_at(tile, here.start + first..here.start + first + n_rows);
+            let rows = data.tile_alone(tile)[first * modes.len()..].chunks_exact(modes.len());
             slots.iter_mut().zip(rows).for_each(|(slot, row)| *slot = row.iter().map(|x| x.to_f64().powi(2)).sum());
         })
     };
@@ -78,9 +80,11 @@ pub fn squared_row_norms<R: Real>(data: &SpectralData<R>) -> Vec<f64> {
 
 /// Sums over rows, of `n` numbers a mode, at each tile that is here, as every rank that holds the tile knows them.
 ///
-/// `add(tile, rows, sums)` adds up the rows of a band, on the rank that holds them, into sums that start at zero.
+/// `add(tile, rows, sums)` adds up the rows of a band, on the rank that holds them, into sums that start at zero; of all rows it
+/// looks at some.
 pub fn sum_over_rows<R: Real>(
     data: &SpectralData<R>,
+    some: &[usize],
     n: usize,
     add: impl Fn(usize, Range<usize>, &mut [f64]) + Sync,
 ) -> Vec<(usize, Vec<f64>)> {
@@ -90,6 +94,7 @@ pub fn sum_over_rows<R: Real>(
         of_tiles.iter_mut(),
         || (),
         |(), (tile, bands)| {
+            data.look_ahead(*tile, some);
             for (_, rows) in layout.bands_here() {
                 let mut sums = vec![0.0; n * tiles.width(*tile)];
                 add(*tile, rows, &mut sums);
@@ -113,11 +118,12 @@ pub fn sum_over_rows<R: Real>(
 pub fn weighted_rows<R: Real>(data: &SpectralData<R>, weights: &[Vec<(usize, f64)>]) -> FeatureSpectra<R> {
     let mut spectra = FeatureSpectra::none(data.tiles());
     spectra.grow(weights.len());
-    let sums = sum_over_rows(data, weights.len(), |tile, rows, sums| {
+    let some: Vec<usize> = weights.iter().flatten().map(|(row, _)| *row).collect();
+    let sums = sum_over_rows(data, &some, weights.len(), |tile, rows, sums| {
         for (list, sum) in weights.iter().zip(sums.chunks_exact_mut(data.tiles().width(tile))) {
             for &(row, weight) in within(list, &rows) {
                 let values = data.tile_row(tile, row);
-                sum.iter_mut().zip(values).for_each(|(s, y)| *s += weight * y.to_f64());
+                sum.iter_mut().zip(&*values).for_each(|(s, y)| *s += weight * y.to_f64());
             }
         }
     });

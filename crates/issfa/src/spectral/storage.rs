@@ -7,7 +7,7 @@ use memmap2::MmapMut;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -28,21 +28,27 @@ pub enum Storage<R> {
 pub struct Spilled {
     map: MmapMut,
     folder: PathBuf,
-    /// The last tile that was asked for.
+    /// The last tile that was looked at.
     furthest: AtomicUsize,
+    /// The end of the tiles that were fetched for those who look at all of them, one after the other.
+    fetched: AtomicUsize,
 }
 
 /// How a tile is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// All of it, and then the next one.
+    /// All of it, and then the next ones.
     All,
-    /// A few rows of it.
+    /// A few rows of it, or it alone: whoever looks asks for what comes next.
     Rows,
 }
 
-/// Tiles that are fetched while one is being worked on.
+/// What is fetched while a tile is being worked on: so many tiles for each thread, and at least so many bytes.
 const AHEAD: usize = 2;
+const AHEAD_BYTES: usize = 8 << 20;
+
+/// Systems fetch no more at a time than they would on their own, whatever they are asked for: this many bytes at least.
+const FETCHED_AT_ONCE: usize = 128 << 10;
 
 /// Tiles that stay in memory behind the last one that was asked for: other threads may still be at work on them.
 pub fn n_behind() -> usize {
@@ -88,7 +94,12 @@ impl<R: Real> Storage<R> {
         reserve(&file, (n * R::BYTES) as u64).map_err(Error::write(&path))?;
         // SAFETY: the file is ours alone: it was made just now and has no name that others could open it by.
         let map = unsafe { MmapMut::map_mut(&file) }.map_err(Error::write(&path))?;
-        Ok(Storage::Spilled(Spilled { map, folder: folder.to_path_buf(), furthest: AtomicUsize::new(0) }))
+        // Around a row that is looked at the system would read as much as it reads ahead, maybe whole tiles: what is to be read is
+        // said instead. A hint.
+        #[cfg(unix)]
+        let _ = map.advise(memmap2::Advice::Random);
+        let (furthest, fetched) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Ok(Storage::Spilled(Spilled { map, folder: folder.to_path_buf(), furthest, fetched }))
     }
 
     /// Room where these numbers are: in a file beside theirs, if they are in one and there can be another.
@@ -106,6 +117,13 @@ impl<R: Real> Storage<R> {
     pub fn follow(&self, tile: usize, tile_bytes: usize, look: Look) {
         if let Storage::Spilled(spilled) = self {
             spilled.follow(tile, tile_bytes, look);
+        }
+    }
+
+    /// Begins to fetch bytes of a file that will be looked at soon.
+    pub fn ask_for(&self, bytes: Range<usize>) {
+        if let Storage::Spilled(spilled) = self {
+            spilled.fetch(bytes);
         }
     }
 
@@ -134,6 +152,9 @@ impl<R: Real> Ahead<R> {
 
 impl Spilled {
     fn follow(&self, tile: usize, tile_bytes: usize, look: Look) {
+        if look == Look::All {
+            self.fetch_ahead(tile, tile_bytes);
+        }
         let (furthest, behind) = (self.furthest.load(Ordering::Relaxed), n_behind());
         let starts_anew = tile + behind < furthest;
         if tile <= furthest && !starts_anew {
@@ -145,21 +166,36 @@ impl Spilled {
         let first = furthest.saturating_sub(behind);
         let left = if starts_anew { first..furthest + 1 } else { first..tile.saturating_sub(behind) };
         self.let_go(left.start * tile_bytes..left.end * tile_bytes);
-        if look == Look::All {
-            let from = if starts_anew || furthest == 0 { tile + 1 } else { tile + AHEAD };
-            self.fetch(from * tile_bytes..(tile + AHEAD + 1) * tile_bytes);
+    }
+
+    /// Fetches what follows a tile, and the tile where no one has: each tile once as those who look go from the first to the last.
+    fn fetch_ahead(&self, tile: usize, tile_bytes: usize) {
+        let ahead = (AHEAD * rayon::current_num_threads()).max(AHEAD_BYTES.div_ceil(tile_bytes.max(1)));
+        let (fetched, end) = (self.fetched.load(Ordering::Relaxed), tile + ahead + 1);
+        let goes_on = (tile + 1..=end + n_behind()).contains(&fetched);
+        if goes_on {
+            // What was fetched too long ago may be gone, and would come back page by page.
+            self.fetch(tile * tile_bytes..(tile + 1) * tile_bytes);
+        }
+        let start = if goes_on { fetched } else { tile };
+        let is_mine = || self.fetched.compare_exchange(fetched, end, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if start < end && is_mine() {
+            self.fetch(start * tile_bytes..end * tile_bytes);
         }
     }
 
-    fn fetch(&self, bytes: std::ops::Range<usize>) {
+    fn fetch(&self, bytes: Range<usize>) {
         let bytes = bytes.start..bytes.end.min(self.map.len());
         #[cfg(unix)]
         if !bytes.is_empty() {
-            let _ = self.map.advise_range(memmap2::Advice::WillNeed, bytes.start, bytes.len());
+            for start in bytes.clone().step_by(FETCHED_AT_ONCE) {
+                let n = FETCHED_AT_ONCE.min(bytes.end - start);
+                let _ = self.map.advise_range(memmap2::Advice::WillNeed, start, n);
+            }
         }
     }
 
-    fn let_go(&self, bytes: std::ops::Range<usize>) {
+    fn let_go(&self, bytes: Range<usize>) {
         let bytes = bytes.start..bytes.end.min(self.map.len());
         #[cfg(unix)]
         if !bytes.is_empty() {

@@ -1,5 +1,6 @@
 //! Storage by tiles of modes: the data (the rows that are here, of each tile contiguous) and the features.
 
+use super::kept::{Kept, TileRow};
 use super::sharing::{Layout, Sharing};
 use super::storage::{Ahead, Look, Storage};
 use crate::comm::{Comm, part_of};
@@ -98,6 +99,8 @@ pub struct SpectralData<R> {
     /// The rows that are here.
     rows: Range<usize>,
     values: Storage<R>,
+    /// Rows that are in memory beside, where the values are in a file.
+    pub(super) kept: Option<Kept<R>>,
 }
 
 impl<R: Real> SpectralData<R> {
@@ -116,7 +119,13 @@ impl<R: Real> SpectralData<R> {
 
     fn of(sharing: &Sharing, values: Storage<R>) -> Self {
         let layout = sharing.layout();
-        SpectralData { sharing: sharing.clone(), tiles: layout.tiles(), rows: layout.rows_here(), values }
+        SpectralData { sharing: sharing.clone(), tiles: layout.tiles(), rows: layout.rows_here(), values, kept: None }
+    }
+
+    /// Values in a file, beside which some rows may be in memory.
+    fn keeping(sharing: &Sharing, values: Storage<R>, room: usize) -> Self {
+        let kept = matches!(values, Storage::Spilled(_)).then(|| Kept::new(sharing.layout().tiles(), room));
+        SpectralData { kept, ..SpectralData::of(sharing, values) }
     }
 
     /// Room for this rank's part, or an error where the system refuses the memory.
@@ -132,14 +141,16 @@ impl<R: Real> SpectralData<R> {
         }
     }
 
-    /// [`SpectralData::in_memory`] in a file in `folder`, for data that memory does not hold.
-    pub fn spilled(sharing: &Sharing, folder: &Path) -> Result<Self> {
-        Ok(SpectralData::of(sharing, Storage::in_file(n_cells_here(sharing), folder)?))
+    /// [`SpectralData::in_memory`] in a file in `folder`, for data that memory does not hold; rows that are kept in memory beside
+    /// may take so many bytes.
+    pub fn spilled(sharing: &Sharing, folder: &Path, room: usize) -> Result<Self> {
+        Ok(SpectralData::keeping(sharing, Storage::in_file(n_cells_here(sharing), folder)?, room))
     }
 
     /// [`SpectralData::in_memory`] where these are: in memory, or in a file beside theirs.
     pub fn beside(&self, sharing: &Sharing) -> Self {
-        SpectralData::of(sharing, self.values.beside(n_cells_here(sharing)))
+        let room = self.kept.as_ref().map_or(0, Kept::room);
+        SpectralData::keeping(sharing, self.values.beside(n_cells_here(sharing)), room)
     }
 
     /// Lets go of what is in a file: memory need not hold it until it is looked at.
@@ -199,7 +210,17 @@ impl<R: Real> SpectralData<R> {
 
     /// All rows that are here of one tile, row-major.
     pub fn tile(&self, tile: usize) -> &[R] {
-        self.look_at(tile, Look::All)
+        let (values, width) = (self.look_at(tile, Look::All), self.tiles.width(tile));
+        if let Some(kept) = &self.kept {
+            let row = |row: usize| &values[(row - self.rows.start) * width..][..width];
+            kept.pass_by(tile - self.tiles.owned().start, row);
+        }
+        values
+    }
+
+    /// [`SpectralData::tile`] without those after it: of values in a file these are not fetched.
+    pub fn tile_alone(&self, tile: usize) -> &[R] {
+        self.look_at(tile, Look::Rows)
     }
 
     fn look_at(&self, tile: usize, look: Look) -> &[R] {
@@ -210,16 +231,37 @@ impl<R: Real> SpectralData<R> {
     }
 
     /// One row within a tile.
-    pub fn tile_row(&self, tile: usize, row: usize) -> &[R] {
+    #[inline]
+    pub fn tile_row(&self, tile: usize, row: usize) -> TileRow<'_, R> {
         debug_assert!(self.rows.contains(&row), "row {row} is on another rank: here are {:?}", self.rows);
-        let (width, at) = (self.tiles.width(tile), row - self.rows.start);
-        &self.look_at(tile, Look::Rows)[at * width..(at + 1) * width]
+        let kept = self.kept.as_ref().and_then(|kept| kept.row(tile - self.tiles.owned().start, row));
+        kept.unwrap_or_else(|| {
+            let (width, at) = (self.tiles.width(tile), row - self.rows.start);
+            TileRow::of(&self.look_at(tile, Look::Rows)[at * width..(at + 1) * width])
+        })
+    }
+
+    /// Some rows at one mode.
+    pub fn column(&self, mode: usize, rows: Range<usize>) -> impl Iterator<Item = R> {
+        let (tile, width) = (mode / TILE, self.tiles.width(mode / TILE));
+        let values = &self.look_at(tile, Look::Rows)[(rows.start - self.rows.start) * width..];
+        values.chunks_exact(width).take(rows.len()).map(move |row| row[mode % TILE])
+    }
+
+    /// Of values in a file: begins to fetch some rows of a tile that will be looked at soon.
+    pub fn ask_for(&self, tile: usize, rows: Range<usize>) {
+        let (width, first) = (self.tiles.width(tile), self.tiles.owned_modes().start);
+        let start = (self.tiles.modes(tile).start - first) * self.rows.len();
+        let at = |row: usize| (start + (row - self.rows.start) * width) * R::BYTES;
+        self.values.ask_for(at(rows.start)..at(rows.end));
     }
 
     /// The whole spectrum of a row.
     pub fn row(&self, row: usize) -> Vec<f64> {
         assert!(!self.tiles.is_shared(), "whole rows are where all tiles are");
-        (0..self.tiles.len()).flat_map(|tile| self.tile_row(tile, row).iter().map(|x| x.to_f64())).collect()
+        (0..self.tiles.len())
+            .flat_map(|tile| self.tile_row(tile, row).iter().map(|x| x.to_f64()).collect::<Vec<_>>())
+            .collect()
     }
 }
 

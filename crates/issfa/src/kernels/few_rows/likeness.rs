@@ -123,12 +123,16 @@ fn means<R: Real>(
 ) -> FeatureSpectra<R> {
     let columns = images.map_or(&state.features, |images| images.columns());
     let tiles = model.data.tiles();
-    let totals = sum_over_rows(&model.data, choices.len(), |tile, rows, sums| {
+    let mut staying: Vec<usize> =
+        choices.iter().flat_map(|choice| choice.staying.iter().map(|(row, _)| *row)).collect();
+    staying.sort_unstable();
+    staying.dedup();
+    let totals = sum_over_rows(&model.data, &staying, choices.len(), |tile, rows, sums| {
         let (features, width) = (columns.tile(tile), tiles.width(tile));
         for (choice, sum) in choices.iter().zip(sums.chunks_exact_mut(width)) {
             for &(row, weight) in within(&choice.staying, &rows) {
                 let values = model.data.tile_row(tile, row);
-                sum.iter_mut().zip(values).for_each(|(sum, y)| *sum += weight * y.to_f64());
+                sum.iter_mut().zip(&*values).for_each(|(sum, y)| *sum += weight * y.to_f64());
                 for entry in many_use(state, row) {
                     let (feature, factor) = (&features[entry.feature * width..][..width], weight * entry.weight);
                     sum.iter_mut().zip(feature).for_each(|(sum, s)| *sum -= factor * s.to_f64());

@@ -347,6 +347,9 @@ fn residuals<R: Real>(
     let mut residuals: Vec<(usize, Vec<R>)> = tiles.owned().map(|tile| (tile, Vec::new())).collect();
     let fill = |residual: &mut Vec<f64>, (tile, residuals): &mut (usize, Vec<R>)| {
         let (features, width) = (state.features.tile(*tile), tiles.width(*tile));
+        if completed.is_none() {
+            model.data.look_ahead(*tile, rows);
+        }
         for (place, &row) in rows.iter().enumerate().filter(|(_, row)| here.contains(row)) {
             let values = completed.map_or_else(|| model.data.tile_row(*tile, row), |rows| rows.tile_row(*tile, place));
             residual.clear();

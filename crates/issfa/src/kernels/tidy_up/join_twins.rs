@@ -11,7 +11,9 @@ use crate::model::log_joint::ln_normal_density;
 use crate::model::{Entry, Model, NormalPrior, State, ibp};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
-use crate::spectral::{Domain, FeatureSpectra, Projections, Sharing, Window, sum_over_rows, sum_over_tiles, within};
+use crate::spectral::{
+    Domain, FeatureSpectra, Projections, Sharing, TileRow, Window, sum_over_rows, sum_over_tiles, within,
+};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -146,7 +148,8 @@ fn evidence_gains<R: Real>(
         };
         return pairs.iter().map(gain).collect();
     }
-    let statistics = sum_over_rows(&model.data, 2 * pairs.len(), |tile, rows, sums| {
+    let rows: Vec<usize> = pairs.iter().flat_map(|twins| twins.rows.iter().map(|(row, _)| *row)).collect();
+    let statistics = sum_over_rows(&model.data, &rows, 2 * pairs.len(), |tile, rows, sums| {
         let (mut statistics, mut residual) = (Vec::new(), Vec::new());
         let (features, data_of) = (state.features.tile(tile), |row: usize| model.data.tile_row(tile, row));
         for (twins, sums) in pairs.iter().zip(sums.chunks_exact_mut(2 * model.data.tiles().width(tile))) {
@@ -224,7 +227,7 @@ fn second_moments(twins: &Twins) -> [f64; 3] {
 /// `sum_t w_t r_t` of both features over some rows, at the columns of a tile, r_t the residual without either. Cells that a row lacks count
 /// as 0: this is about a better start, and they are few.
 fn add_statistics<'a, R: Real>(
-    data_of: impl Fn(usize) -> &'a [R],
+    data_of: impl Fn(usize) -> TileRow<'a, R>,
     features: &[R],
     state: &State<R>,
     twins: &Twins,

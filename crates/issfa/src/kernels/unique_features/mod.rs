@@ -16,6 +16,7 @@ use crate::numeric::workers::share;
 use crate::rng::{Purpose, Stream};
 use crate::spectral::{FeatureSpectra, Projections, Sharing, SpectralData, TILE, sum_over_tiles};
 use pulp::{Simd, WithSimd};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// During burn-in at least this many births are proposed in a round, up to this rate a row: a chain that starts with few
@@ -45,6 +46,16 @@ enum Rows<'a, R> {
     Residuals(&'a SpectralData<R>),
 }
 
+impl<R> Rows<'_, R> {
+    /// The rows of the data that candidates are judged by.
+    fn of(self, candidates: &[Candidate]) -> Vec<usize> {
+        match self {
+            Rows::Data(_) => candidates.iter().map(|candidate| candidate.row).collect(),
+            Rows::Residuals(_) => Vec::new(),
+        }
+    }
+}
+
 /// A proposed feature, its spectrum still integrated out.
 #[derive(Clone, Copy, Debug)]
 struct Newborn {
@@ -60,7 +71,8 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     let variances: Vec<f64> = precisions.iter().map(|h| 1.0 / h).collect();
     let mut info = Info::default();
     let mut images = Images::of(model, state, projections);
-    let mut has_unique = rows_with_unique(state);
+    let mut has_unique = rows_with(state, 1);
+    model.data.keep(|| rows_to_come(model, state, turn, 1));
     let with_offers = u32::from(turn.phase != Phase::BurnIn);
     for number in 0..model.birth_rounds + with_offers {
         let round = Round { turn, number };
@@ -90,7 +102,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
         info.births += births;
         info.deaths += deaths;
         images.iter_mut().for_each(|images| images.add_newborns(state));
-        has_unique = rows_with_unique(state);
+        has_unique = rows_with(state, 1);
     }
     info
 }
@@ -181,9 +193,24 @@ fn propose<R: Real>(model: &Model<R>, state: &State<R>, has_unique: &[bool], rou
     candidates
 }
 
-/// Which of the rows here use a feature that no other row uses.
-fn rows_with_unique<R>(state: &State<R>) -> Vec<bool> {
-    state.loadings.here().map(|row| unique_of(state, row).next().is_some()).collect()
+/// Which of the rows here use a feature that no more than so many rows use.
+fn rows_with<R>(state: &State<R>, most: usize) -> Vec<bool> {
+    let is_rare = |entry: &Entry| state.loadings.counts()[entry.feature] <= most;
+    state.loadings.here().map(|row| state.loadings.row(row).iter().any(is_rare)).collect()
+}
+
+/// The rows that are looked at in a sweep, those of births before those of offers, each once: what is proposed in any round follows
+/// from random streams and from who uses features that `most` rows use, or fewer; births in one round add none in another.
+/// Of the state before other kernels it is a guess.
+pub fn rows_to_come<R: Real>(model: &Model<R>, state: &State<R>, turn: &Turn, most: usize) -> Vec<usize> {
+    let has_unique = rows_with(state, most);
+    let births = (0..model.birth_rounds).flat_map(|number| propose(model, state, &has_unique, Round { turn, number }));
+    let mut candidates: Vec<Candidate> = births.collect();
+    if turn.phase != Phase::BurnIn {
+        candidates.extend(offers::make(model, state, Round { turn, number: model.birth_rounds }).0);
+    }
+    let mut known = BTreeSet::new();
+    candidates.into_iter().map(|candidate| candidate.row).filter(|row| known.insert(*row)).collect()
 }
 
 /// What no other row uses.
@@ -263,7 +290,9 @@ fn ln_ratios<R: Real>(
 ) -> Vec<f64> {
     let arch = pulp::Arch::new();
     let (tiles, line) = (state.features.tiles().each_once(), model.data.sharing().same_rows());
+    let looked_at = rows.of(candidates);
     sum_over_tiles(tiles, candidates.len(), line, |tile, modes, slots| {
+        model.data.look_ahead(tile, &looked_at);
         arch.dispatch(RatiosAt { rows, state, candidates, tile, variances: &variances[modes], slots });
     })
 }

@@ -91,7 +91,9 @@ pub(super) fn choose<R: Real>(
     let arch = pulp::Arch::new();
     let n_evidences = SHOWN * candidates.len();
     let (tiles, line) = (state.features.tiles().each_once(), model.data.sharing().same_rows());
+    let looked_at = rows.of(candidates);
     let evidences = sum_over_tiles(tiles, n_evidences, line, |tile, modes, slots| {
+        model.data.look_ahead(tile, &looked_at);
         let variances = &variances[modes];
         arch.dispatch(EvidencesAt { rows, state, candidates, shown, tile, variances, slots });
     });

@@ -38,10 +38,11 @@ pub fn residuals_at_columns<R: Real>(
         of_tiles.iter_mut(),
         || (),
         |_, (tile, residuals)| {
+            data.look_ahead(*tile, rows);
             for &row in rows {
                 let values = data.tile_row(*tile, row);
                 let mut residual = [0.0; TILE];
-                residual.iter_mut().zip(values).for_each(|(r, y)| *r = y.to_f64());
+                residual.iter_mut().zip(&*values).for_each(|(r, y)| *r = y.to_f64());
                 for entry in loadings.row(row) {
                     let feature = &columns.tile(*tile)[places[entry.feature] * values.len()..][..values.len()];
                     residual.iter_mut().zip(feature).for_each(|(r, s)| *r -= entry.weight * s.to_f64());
