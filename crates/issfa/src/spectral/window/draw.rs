@@ -184,19 +184,17 @@ impl<R: Real> Drawing<'_, R> {
         let FeatureDraw { conditional, streams, .. } = self.draw;
         let FeatureConditional { rotation, noise_variance, precisions } = *conditional;
         let from_data = rotation.values[i].max(0.0) / noise_variance;
-        let mut stream = streams.stream(Purpose::MissingCells, 0, i as u64);
-        let mut normal = || -> f64 { StandardNormal.sample(&mut stream) };
         let mut right = vec![0.0; self.window.structure.n_sites()];
-        for (&site, b) in self.window.sites.iter().zip(&self.seen[i]) {
-            right[site] = b.to_f64() / noise_variance + from_data.sqrt() * normal();
+        let mut normals = vec![0.0; right.len()];
+        let seen = &mut normals[..self.window.sites.len()];
+        normals::fill(&mut streams.stream(Purpose::MissingCells, 0, i as u64), seen);
+        for ((&site, b), normal) in self.window.sites.iter().zip(&self.seen[i]).zip(seen) {
+            right[site] = b.to_f64() / noise_variance + from_data.sqrt() * *normal;
         }
         from_holes.iter().for_each(|(site, shares)| right[*site] += shares[i] / noise_variance);
         self.window.structure.apply(Direction::ToSpectrum, &mut right, scratch);
-        let mut stream = streams.stream(Purpose::Features, 0, i as u64);
-        for (x, h) in right.iter_mut().zip(precisions) {
-            let normal: f64 = StandardNormal.sample(&mut stream);
-            *x += h.sqrt() * normal;
-        }
+        normals::fill(&mut streams.stream(Purpose::Features, 0, i as u64), &mut normals);
+        right.iter_mut().zip(precisions).zip(&normals).for_each(|((x, h), normal)| *x += h.sqrt() * normal);
         let (window, from_data) = (self.window, &[from_data]);
         let system = System { window, incomplete: &[], noise_variance, from_data, precisions };
         system.solve::<R>(vec![right], Goal::DRAW).swap_remove(0)
