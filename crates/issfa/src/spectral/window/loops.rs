@@ -38,6 +38,17 @@ vectorised! {
         }
     }
 
+    /// `to = from + ratio * to`.
+    fn follow(to: &'a mut [R], ratio: f64, from: &'a [R]) -> () {
+        let ratio = R::from_f64(ratio);
+        to.iter_mut().zip(from).for_each(|(x, y)| *x = x.mul_add(ratio, *y));
+    }
+
+    /// `to *= factors`.
+    fn multiply(to: &'a mut [R], factors: &'a [R]) -> () {
+        to.iter_mut().zip(factors).for_each(|(x, factor)| *x = x.mul_add(*factor, R::zero()));
+    }
+
     /// `to += factor * from`.
     fn add(to: &'a mut [R], factor: f64, from: &'a [R]) -> () {
         let factor = R::from_f64(factor);
@@ -132,6 +143,8 @@ mod tests {
                 to
             };
             near(&changed(&|to| turn(to, 0.3, &b, &c)), &|v| b[v] * c[v] + 0.3 * a[v]);
+            near(&changed(&|to| follow(to, 0.3, &b)), &|v| b[v] + 0.3 * a[v]);
+            near(&changed(&|to| multiply(to, &b)), &|v| a[v] * b[v]);
             near(&changed(&|to| add(to, -0.4, &b)), &|v| a[v] - 0.4 * b[v]);
             near(&changed(&|to| add_product(to, &b, &c)), &|v| a[v] + b[v] * c[v]);
             near(&changed(&|to| keep_seen(to, &is_seen, 2.5)), &|v| if v % 3 == 0 { 2.5 * a[v] } else { 0.0 });
