@@ -3,9 +3,9 @@
 //! The counts follow the code: one line a message, in the order of the sweep. Tests compare them with what was sent. What comes
 //! to rank 0 at kept sweeps and checkpoints (all features), and in every sweep with held-out rows, is not among them.
 
-use crate::kernels::few_rows;
 use crate::kernels::unique_features::offers;
 use crate::kernels::{Kernel, pair_rotation};
+use crate::kernels::{features, few_rows};
 use crate::spectral::{Cut, Layout, TILE};
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct Size {
     pub n_grid: Option<usize>,
     /// Whether rows lack single cells.
     pub has_holes: bool,
-    /// Under a mask: every so many sweeps features are drawn jointly.
+    /// Under a mask: every so many sweeps features are drawn anew outside, one in a few times jointly.
     pub joint_every: u64,
     /// Features there are.
     pub n_features: usize,
@@ -230,7 +230,7 @@ fn of_features(counts: &mut Counts, size: &Size) {
         [v, grid, v].into_iter().for_each(|width| counts.gather(1.0, k * width * bytes));
         if size.has_holes {
             // Images at all sites, from which holes are filled; in double precision where features are drawn jointly.
-            let joint = 1.0 / size.joint_every.max(1) as f64;
+            let joint = 1.0 / size.joint_every.max(1).saturating_mul(features::JOINT_ONE_IN) as f64;
             counts.gather(1.0 - joint, k * grid * bytes);
             counts.gather(joint, k * grid * 8.0);
         }

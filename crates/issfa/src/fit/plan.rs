@@ -6,9 +6,9 @@ use crate::error::{Error, Result};
 use crate::fit::cost::{self, Network, Size};
 use crate::fit::memory::place_data;
 use crate::fit::{Prepared, Request, memory_needed};
-use crate::kernels::few_rows;
 use crate::kernels::unique_features::offers;
 use crate::kernels::{Kernel, pair_rotation};
+use crate::kernels::{features, few_rows};
 use crate::numeric::linalg::Real;
 use crate::run::inputs;
 use crate::run::settings::{Checked, Precision};
@@ -297,9 +297,11 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
     let (mut kernels, mut fastest, mut n_features) = (BTreeMap::new(), BTreeMap::new(), 0.0);
     let (mut proposals, mut turned_pairs, mut asked) = (0.0, 0.0, 0.0);
     if !prepared.model.domain.is_whole() {
-        // The first sweep's features are drawn jointly, as they are every so many sweeps.
+        // The first sweep's features are drawn jointly, as they are now and then; every so many sweeps they are outside alone.
         let joint = first.steps.iter().find(|step| step.kernel == Kernel::Features).map_or(0.0, |step| step.seconds);
-        kernels.insert(Kernel::Features.name(), joint / prepared.model.joint_every as f64);
+        let one_in = features::JOINT_ONE_IN as f64;
+        let share = (1.0 + (one_in - 1.0) * features::SHARE_GIVEN_INSIDE) / one_in;
+        kernels.insert(Kernel::Features.name(), joint * share / prepared.model.joint_every as f64);
     }
     for _ in 0..SWEEPS {
         n_features += chain.state.n_features() as f64 / SWEEPS as f64;

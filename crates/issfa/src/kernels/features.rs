@@ -9,8 +9,10 @@ use crate::rng::Purpose;
 use crate::spectral::{FeatureConditional, FeatureDraw, FeatureSpectra, OneByOne, Outside, Projections};
 use rand::seq::SliceRandom;
 
-/// Rounds of [`Outside::InTurn`] in one sweep.
-const ROUNDS_IN_TURN: u32 = 1;
+/// Of the sweeps in which features are drawn anew outside, one in so many draws them jointly inside and outside.
+pub const JOINT_ONE_IN: u64 = 8;
+/// What drawing them outside given inside takes of the time of a joint draw, about.
+pub const SHARE_GIVEN_INSIDE: f64 = 0.3;
 
 /// Draws every feature at every mode in one pass over the data, which leaves fresh projections behind.
 pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn) -> Info {
@@ -83,11 +85,19 @@ fn make_orthogonal(column: &mut [f64], others: &[Vec<f64>]) -> bool {
 }
 
 /// Drawing what was not observed and the features in turn costs 2K transforms and leaves the law alone, but a smooth mode
-/// that lies outside needs about `lambda / (sigma^2 h)` turns to forget where it was. So every few sweeps, and in the first,
-/// the features are drawn without them: some 50 to 100 times as many transforms.
+/// that lies outside needs about `lambda / (sigma^2 h)` turns to forget where it was. So every few sweeps the features are drawn
+/// anew outside, given what they are inside: some 20 times as many transforms. In the first sweep, and now and then, they are
+/// drawn jointly, which takes three times as many again.
 fn outside<R>(model: &Model<R>, sweep: u64) -> Outside {
     let every = model.joint_every.max(1);
-    if sweep % every == 1 % every { Outside::Jointly } else { Outside::InTurn(ROUNDS_IN_TURN) }
+    let joint_every = every.saturating_mul(JOINT_ONE_IN);
+    if sweep % joint_every == 1 % joint_every {
+        Outside::Jointly
+    } else if sweep % every == 1 % every {
+        Outside::GivenInside
+    } else {
+        Outside::InTurn
+    }
 }
 
 /// The same law reached feature by feature, as samplers of this kind usually do: it mixes worse, and is here to show that.

@@ -45,7 +45,8 @@ pub struct Model<R> {
     pub birth_rounds: u32,
     /// Updates of all activations and weights in one sweep.
     pub row_sweeps: u32,
-    /// Under a mask: every so many sweeps, beginning with the first, features are drawn jointly with what lies outside.
+    /// Under a mask: every so many sweeps, beginning with the first, features are drawn anew outside, one in a few times jointly
+    /// with what is inside.
     pub joint_every: u64,
     /// How theta is updated.
     pub theta_step: ThetaStep,

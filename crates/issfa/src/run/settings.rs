@@ -278,7 +278,7 @@ pub struct SweepSettings {
     pub row_sweeps: u32,
     /// Rounds of births and deaths in a sweep.
     pub birth_rounds: u32,
-    /// Under a mask: every so many sweeps features are drawn jointly with what lies outside.
+    /// Under a mask: every so many sweeps features are drawn anew outside, given inside or jointly.
     pub joint_every: u64,
     /// What a sweep does, in order.
     pub kernels: Vec<Kernel>,

@@ -33,9 +33,10 @@ pub struct FeatureDraw<'a> {
 /// How features are drawn where nothing was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
-    /// What was not observed and the features in turn, so many times: cheap, but smooth modes that lie outside move little
-    /// by little.
-    InTurn(u32),
+    /// What was not observed and the features in turn: cheap, but smooth modes that lie outside move little by little.
+    InTurn,
+    /// As [`Outside::InTurn`], after the features outside were drawn given what they are inside.
+    GivenInside,
     /// With the features inside, in one draw.
     Jointly,
 }

@@ -2,6 +2,7 @@
 
 use super::super::tile_work::DrawRotated;
 use super::Window;
+use super::beyond::Beyond;
 use super::gathered::{share_out, statistic};
 use super::system::{Goal, System, add_to};
 use super::turned::Rotation;
@@ -23,11 +24,11 @@ impl Window {
         let seen = statistic(pass, &rotation);
         let now = rotation.turned(spectra);
         let incomplete = self.turned_weights(pass.loadings, vectors, k);
-        let drawing = Drawing { window: self, draw, seen, incomplete, comm: pass.comm };
+        let is_redrawn = draw.outside == Outside::GivenInside && !self.outside.is_empty();
+        let beyond = is_redrawn.then(|| Beyond::new(self, draw.conditional.precisions));
+        let drawing = Drawing { window: self, draw, seen, incomplete, beyond, comm: pass.comm };
         let turned = match draw.outside {
-            Outside::InTurn(rounds) => (1..rounds).fold(drawing.in_turn(|i| now.stored(i), 0), |turned, round| {
-                drawing.in_turn(|i| turned[i].clone(), round)
-            }),
+            Outside::InTurn | Outside::GivenInside => drawing.in_turn(&now),
             Outside::Jointly => drawing.jointly(&now),
         };
         *spectra = rotation.back(self.structure.n_sites(), &turned);
@@ -62,8 +63,9 @@ impl Window {
     }
 }
 
-/// The number of the streams of what no row tells of, among those of rounds.
+/// Numbers of streams: of what no row tells of, and of what lies outside given what is inside.
 const UNSEEN: u32 = 1 << 30;
+const BEYOND: u32 = 2;
 
 /// Normal numbers made at a time.
 const AT_ONCE: usize = 512;
@@ -79,26 +81,31 @@ struct Drawing<'a, R> {
     seen: Vec<Vec<R>>,
     /// Rows with holes, and their weights in the rotated basis.
     incomplete: Vec<(usize, Vec<f64>)>,
+    /// Where features are drawn anew outside before all else.
+    beyond: Option<Beyond<'a, R>>,
     comm: &'a dyn Comm,
 }
 
 impl<R: Real> Drawing<'_, R> {
     /// Draws what was not observed given the rotated features, then the features given that.
-    fn in_turn(&self, spectrum: impl Fn(usize) -> Vec<R> + Sync, round: u32) -> Vec<Vec<R>> {
+    fn in_turn(&self, now: &FeatureSpectra<R>) -> Vec<Vec<R>> {
         let (structure, n_turned) = (&self.window.structure, self.seen.len());
         let to_sites = |i: usize, scratch: &mut Vec<R>| {
-            let mut image = spectrum(i);
+            let mut image = now.stored(i);
             structure.apply(Direction::ToSites, &mut image, scratch);
+            if let Some(beyond) = &self.beyond {
+                beyond.redraw(&mut image, &mut self.draw.streams.stream(Purpose::MissingCells, BEYOND, i as u64));
+            }
             image
         };
         // Holes take all features at a site.
         let images = (!self.incomplete.is_empty()).then(|| share_out(self.comm, n_turned, to_sites));
-        let from_holes = images.as_ref().map_or_else(BTreeMap::new, |images| self.fill_holes(images, round));
+        let from_holes = images.as_ref().map_or_else(BTreeMap::new, |images| self.fill_holes(images));
         share_out(self.comm, n_turned, |i, scratch| {
             let mut values = images.as_ref().map_or_else(|| to_sites(i, scratch), |images| images[i].clone());
-            self.complete_statistic(i, &mut values, &from_holes, round);
+            self.complete_statistic(i, &mut values, &from_holes);
             structure.apply(Direction::ToSpectrum, &mut values, scratch);
-            self.draw_given_all(i, &mut values, round);
+            self.draw_given_all(i, &mut values);
             values
         })
     }
@@ -106,11 +113,11 @@ impl<R: Real> Drawing<'_, R> {
     /// Turns a rotated feature (by site) into its rotated statistic: what was seen, and a draw where nothing was.
     ///
     /// Outside, `P'B = diag(lambda) R + noise` with variances `lambda_i sigma^2`; a hole adds `w y` with `y ~ N(w S, sigma^2)`.
-    fn complete_statistic(&self, i: usize, image: &mut [R], from_holes: &FromHoles, round: u32) {
+    fn complete_statistic(&self, i: usize, image: &mut [R], from_holes: &FromHoles) {
         let FeatureConditional { rotation, noise_variance, .. } = self.draw.conditional;
         let value = rotation.values[i].max(0.0);
         let scatter = value.sqrt() * noise_variance.sqrt();
-        let mut stream = self.draw.streams.stream(Purpose::MissingCells, 2 * round, i as u64);
+        let mut stream = self.draw.streams.stream(Purpose::MissingCells, 0, i as u64);
         let mut normals = [0.0; AT_ONCE];
         for sites in self.window.outside.chunks(AT_ONCE) {
             normals::fill(&mut stream, &mut normals[..sites.len()]);
@@ -125,9 +132,9 @@ impl<R: Real> Drawing<'_, R> {
     }
 
     /// Turns a rotated statistic (by mode) into a rotated feature.
-    fn draw_given_all(&self, i: usize, row: &mut [R], round: u32) {
+    fn draw_given_all(&self, i: usize, row: &mut [R]) {
         let FeatureConditional { rotation, noise_variance, precisions } = self.draw.conditional;
-        let mut stream = self.draw.streams.stream(Purpose::Features, round, i as u64);
+        let mut stream = self.draw.streams.stream(Purpose::Features, 0, i as u64);
         let (arch, values, mut normals) = (pulp::Arch::new(), &rotation.values[i..=i], [0.0; AT_ONCE]);
         for (rotated, precisions) in row.chunks_mut(AT_ONCE).zip(precisions.chunks(AT_ONCE)) {
             let normals = &mut normals[..rotated.len()];
@@ -138,11 +145,11 @@ impl<R: Real> Drawing<'_, R> {
 
     /// Draws what holes lack given the rotated features by site: for every site with holes, what they add to the rotated
     /// statistic.
-    fn fill_holes<E: Real>(&self, turned: &[Vec<E>], round: u32) -> FromHoles {
+    fn fill_holes<E: Real>(&self, turned: &[Vec<E>]) -> FromHoles {
         let noise_sd = self.draw.conditional.noise_variance.sqrt();
         let mut filled = BTreeMap::new();
         for (row, weights) in &self.incomplete {
-            let mut stream = self.draw.streams.stream(Purpose::MissingCells, 2 * round + 1, *row as u64);
+            let mut stream = self.draw.streams.stream(Purpose::MissingCells, 1, *row as u64);
             for &column in &self.window.holes[*row] {
                 let site = self.window.sites[column as usize];
                 let normal: f64 = StandardNormal.sample(&mut stream);
@@ -173,7 +180,7 @@ impl<R: Real> Drawing<'_, R> {
             self.window.structure.apply(Direction::ToSites, &mut image, &mut Vec::new());
             image
         });
-        self.fill_holes(&images, 0)
+        self.fill_holes(&images)
     }
 
     /// Draws a rotated feature from its law given all that was observed under the mask; holes were filled before.
@@ -184,19 +191,17 @@ impl<R: Real> Drawing<'_, R> {
         let FeatureDraw { conditional, streams, .. } = self.draw;
         let FeatureConditional { rotation, noise_variance, precisions } = *conditional;
         let from_data = rotation.values[i].max(0.0) / noise_variance;
-        let mut stream = streams.stream(Purpose::MissingCells, 0, i as u64);
-        let mut normal = || -> f64 { StandardNormal.sample(&mut stream) };
         let mut right = vec![0.0; self.window.structure.n_sites()];
-        for (&site, b) in self.window.sites.iter().zip(&self.seen[i]) {
-            right[site] = b.to_f64() / noise_variance + from_data.sqrt() * normal();
+        let mut normals = vec![0.0; right.len()];
+        let seen = &mut normals[..self.window.sites.len()];
+        normals::fill(&mut streams.stream(Purpose::MissingCells, 0, i as u64), seen);
+        for ((&site, b), normal) in self.window.sites.iter().zip(&self.seen[i]).zip(seen) {
+            right[site] = b.to_f64() / noise_variance + from_data.sqrt() * *normal;
         }
         from_holes.iter().for_each(|(site, shares)| right[*site] += shares[i] / noise_variance);
         self.window.structure.apply(Direction::ToSpectrum, &mut right, scratch);
-        let mut stream = streams.stream(Purpose::Features, 0, i as u64);
-        for (x, h) in right.iter_mut().zip(precisions) {
-            let normal: f64 = StandardNormal.sample(&mut stream);
-            *x += h.sqrt() * normal;
-        }
+        normals::fill(&mut streams.stream(Purpose::Features, 0, i as u64), &mut normals);
+        right.iter_mut().zip(precisions).zip(&normals).for_each(|((x, h), normal)| *x += h.sqrt() * normal);
         let (window, from_data) = (self.window, &[from_data]);
         let system = System { window, incomplete: &[], noise_variance, from_data, precisions };
         system.solve::<R>(vec![right], Goal::DRAW).swap_remove(0)

@@ -1,11 +1,12 @@
 //! Whole rows put together, on every rank, from tiles and from the ranks that hold or compute them.
 
 use super::super::tile_work::{Columns, add_bands};
-use super::super::{FeatureSpectra, Pass, TILE, Tiles};
+use super::super::{Entry, FeatureSpectra, Pass, TILE, Tiles};
 use super::turned::Rotation;
 use crate::comm::{Comm, all_gather_values, part_of};
 use crate::numeric::linalg::Real;
 use crate::numeric::workers::share;
+use pulp::{Simd, WithSimd};
 
 /// `P'W'Y`, a row a turned feature.
 pub(super) fn statistic<R: Real>(pass: &Pass<R>, rotation: &Rotation<R>) -> Vec<Vec<R>> {
@@ -39,19 +40,40 @@ pub fn residuals_at_columns<R: Real>(
         || (),
         |_, (tile, residuals)| {
             data.look_ahead(*tile, rows);
-            for &row in rows {
-                let values = data.tile_row(*tile, row);
-                let mut residual = [0.0; TILE];
-                residual.iter_mut().zip(&*values).for_each(|(r, y)| *r = y.to_f64());
-                for entry in loadings.row(row) {
-                    let feature = &columns.tile(*tile)[places[entry.feature] * values.len()..][..values.len()];
-                    residual.iter_mut().zip(feature).for_each(|(r, s)| *r -= entry.weight * s.to_f64());
-                }
-                residuals.extend(residual[..values.len()].iter().map(|r| R::from_f64(*r)));
+            residuals.resize(rows.len() * tiles.width(*tile), R::zero());
+            for (&row, residual) in rows.iter().zip(residuals.chunks_exact_mut(tiles.width(*tile))) {
+                let (values, entries) = (&*data.tile_row(*tile, row), loadings.row(row));
+                let features = columns.tile(*tile);
+                pulp::Arch::new().dispatch(TakeOff { values, entries, features, places, residual });
             }
         },
     );
     rows_of_tiles(tiles, rows.len(), of_tiles.into_iter().map(|(_, values)| values).collect(), comm)
+}
+
+/// `y - w S` of a row at the columns of a tile.
+struct TakeOff<'a, R> {
+    values: &'a [R],
+    entries: &'a [Entry],
+    features: &'a [R],
+    places: &'a [usize],
+    residual: &'a mut [R],
+}
+
+impl<R: Real> WithSimd for TakeOff<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let width = self.values.len();
+        let mut left = [0.0; TILE];
+        left.iter_mut().zip(self.values).for_each(|(r, y)| *r = y.to_f64());
+        for entry in self.entries {
+            let feature = &self.features[self.places[entry.feature] * width..][..width];
+            left.iter_mut().zip(feature).for_each(|(r, s)| *r -= entry.weight * s.to_f64());
+        }
+        self.residual.iter_mut().zip(left).for_each(|(to, r)| *to = R::from_f64(r));
+    }
 }
 
 /// Whole rows, on every rank, from what the tiles have of them (rows x width each).

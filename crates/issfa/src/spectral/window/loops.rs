@@ -38,6 +38,17 @@ vectorised! {
         }
     }
 
+    /// `to = from + ratio * to`.
+    fn follow(to: &'a mut [R], ratio: f64, from: &'a [R]) -> () {
+        let ratio = R::from_f64(ratio);
+        to.iter_mut().zip(from).for_each(|(x, y)| *x = x.mul_add(ratio, *y));
+    }
+
+    /// `to *= factors`.
+    fn multiply(to: &'a mut [R], factors: &'a [R]) -> () {
+        to.iter_mut().zip(factors).for_each(|(x, factor)| *x = x.mul_add(*factor, R::zero()));
+    }
+
     /// `to += factor * from`.
     fn add(to: &'a mut [R], factor: f64, from: &'a [R]) -> () {
         let factor = R::from_f64(factor);
@@ -70,6 +81,36 @@ vectorised! {
     }
 }
 
+/// Numbers that several loops go over while they are near.
+const PIECE: usize = 1024;
+
+/// `to += from * factors`, and the inner product of what it is then with `from`.
+pub(super) fn add_product_and_meet<R: Real>(to: &mut [R], from: &[R], factors: &[f64]) -> f64 {
+    let pieces = to.chunks_mut(PIECE).zip(from.chunks(PIECE)).zip(factors.chunks(PIECE));
+    let one = |((to, from), factors): ((&mut [R], &[R]), &[f64])| {
+        add_product(to, from, factors);
+        inner(to, from)
+    };
+    pieces.map(one).sum()
+}
+
+/// `x += step * direction`, `residual -= step * applied`, and the sum of the residual's squares times weights.
+pub(super) fn advance<R: Real>(
+    [x, residual]: [&mut [R]; 2],
+    step: f64,
+    [direction, applied]: [&[R]; 2],
+    weights: &[R],
+) -> f64 {
+    let moved = x.chunks_mut(PIECE).zip(direction.chunks(PIECE));
+    let left = residual.chunks_mut(PIECE).zip(applied.chunks(PIECE)).zip(weights.chunks(PIECE));
+    let one = |((x, direction), ((residual, applied), weights)): ((&mut [R], &[R]), ((&mut [R], &[R]), &[R]))| {
+        add(x, step, direction);
+        add(residual, -step, applied);
+        weighted_square(residual, weights)
+    };
+    moved.zip(left).map(one).sum()
+}
+
 #[inline(always)]
 fn in_lanes<R: Real>(a: &[R], b: &[R], term: impl Fn(R, R) -> f64) -> f64 {
     let mut lanes = [0.0; LANES];
@@ -89,7 +130,7 @@ mod tests {
 
     #[test]
     fn loops_equal_naive_ones() {
-        for n in [0, 1, 15, 16, 53] {
+        for n in [0, 1, 15, 16, 53, 2 * PIECE + 17] {
             let wave = |step: f64| (0..n).map(|i| (i as f64 * step).sin()).collect::<Vec<f64>>();
             let (a, b, c) = (wave(0.7), wave(1.3), wave(2.1));
             let is_seen: Vec<bool> = (0..n).map(|i| i % 3 == 0).collect();
@@ -102,11 +143,24 @@ mod tests {
                 to
             };
             near(&changed(&|to| turn(to, 0.3, &b, &c)), &|v| b[v] * c[v] + 0.3 * a[v]);
+            near(&changed(&|to| follow(to, 0.3, &b)), &|v| b[v] + 0.3 * a[v]);
+            near(&changed(&|to| multiply(to, &b)), &|v| a[v] * b[v]);
             near(&changed(&|to| add(to, -0.4, &b)), &|v| a[v] - 0.4 * b[v]);
             near(&changed(&|to| add_product(to, &b, &c)), &|v| a[v] + b[v] * c[v]);
             near(&changed(&|to| keep_seen(to, &is_seen, 2.5)), &|v| if v % 3 == 0 { 2.5 * a[v] } else { 0.0 });
-            near(&[inner(&a, &b)], &|_| (0..n).map(|v| a[v] * b[v]).sum());
-            near(&[weighted_square(&a, &c)], &|_| (0..n).map(|v| a[v] * a[v] * c[v]).sum());
+            let near_sum = |found: f64, one: &dyn Fn(usize) -> f64| {
+                let sum: f64 = (0..n).map(one).sum();
+                assert!((found - sum).abs() < 1e-14 * (1 + n) as f64, "{n}: {found} {sum}");
+            };
+            near_sum(inner(&a, &b), &|v| a[v] * b[v]);
+            near_sum(weighted_square(&a, &c), &|v| a[v] * a[v] * c[v]);
+            let mut to = a.clone();
+            near_sum(add_product_and_meet(&mut to, &b, &c), &|v| (a[v] + b[v] * c[v]) * b[v]);
+            near(&to, &|v| a[v] + b[v] * c[v]);
+            let (mut x, mut residual) = (a.clone(), b.clone());
+            let square = advance([&mut x, &mut residual], 0.3, [&b, &c], &a);
+            near_sum(square, &|v| (b[v] - 0.3 * c[v]).powi(2) * a[v]);
+            near(&[x, residual].concat(), &|v| if v < n { a[v] + 0.3 * b[v] } else { b[v - n] - 0.3 * c[v - n] });
         }
     }
 }

@@ -4,6 +4,7 @@
 //! statistic `B = W'Y` is completed where data are missing \[M14\], transformed, and the features are drawn in the spectral
 //! domain as ever; rows are completed one by one where their unique features may change.
 
+mod beyond;
 mod draw;
 mod gathered;
 mod loops;

@@ -19,8 +19,8 @@ pub(super) struct System<'a> {
 }
 
 impl System<'_> {
-    /// `diag(h) X + U' (lambda / sigma^2 X at what was observed)`, holes taken out row by row.
-    fn apply<R: Real>(&self, spectra: &[Vec<R>], images: &mut [Vec<R>]) {
+    /// `A X = diag(h) X + U' (lambda / sigma^2 X at what was observed)`, holes taken out row by row, and `x'A x` of each row.
+    fn apply<R: Real>(&self, spectra: &[Vec<R>], images: &mut [Vec<R>]) -> Vec<f64> {
         let window = self.window;
         images.iter_mut().zip(spectra).for_each(|(image, spectrum)| image.copy_from_slice(spectrum));
         window.transform_all(Direction::ToSites, images);
@@ -32,14 +32,17 @@ impl System<'_> {
                 add_to(&mut without, site, weights, explained / self.noise_variance);
             }
         }
-        share(images.iter_mut().zip(spectra).enumerate(), Vec::new, |scratch, (i, (image, spectrum))| {
+        let mut energies = vec![0.0; spectra.len()];
+        let rows = images.iter_mut().zip(spectra).zip(&mut energies).enumerate();
+        share(rows, Vec::new, |scratch, (i, ((image, spectrum), energy))| {
             loops::keep_seen(image, &window.is_seen, self.from_data[i]);
             for (site, shares) in &without {
                 image[*site] = R::from_f64(image[*site].to_f64() - shares[i]);
             }
             window.structure.apply(Direction::ToSpectrum, image, scratch);
-            loops::add_product(image, spectrum, self.precisions);
+            *energy = loops::add_product_and_meet(image, spectrum, self.precisions);
         });
+        energies
     }
 
     /// The inner product of a residual with itself over what the precision would be if everything had been observed.
@@ -108,18 +111,14 @@ impl System<'_> {
             }
             let rows = direction.iter_mut().zip(residual.iter().zip(&inverses));
             share(rows, || (), |_, (to, (r, inverse))| loops::turn(to, ratio, r, inverse));
-            self.apply(&direction, &mut applied);
-            let along = direction.iter().zip(&applied).map(|(x, y)| loops::inner(x, y));
-            let step = size / along.sum::<f64>();
+            let step = size / self.apply(&direction, &mut applied).iter().sum::<f64>();
             let mut sizes = vec![0.0; pull.len()];
             let rows = solution.iter_mut().zip(&mut residual).zip(&mut sizes).enumerate();
             share(
                 rows,
                 || (),
                 |_, (i, ((solution, residual), size))| {
-                    loops::add(solution, step, &direction[i]);
-                    loops::add(residual, -step, &applied[i]);
-                    *size = loops::weighted_square(residual, &inverses[i]);
+                    *size = loops::advance([solution, residual], step, [&direction[i], &applied[i]], &inverses[i]);
                 },
             );
             let next: f64 = sizes.iter().sum();
