@@ -103,12 +103,13 @@ pub(super) fn advance<R: Real>(
 ) -> f64 {
     let moved = x.chunks_mut(PIECE).zip(direction.chunks(PIECE));
     let left = residual.chunks_mut(PIECE).zip(applied.chunks(PIECE)).zip(weights.chunks(PIECE));
-    let one = |((x, direction), ((residual, applied), weights)): ((&mut [R], &[R]), ((&mut [R], &[R]), &[R]))| {
+    let mut size = 0.0;
+    for ((x, direction), ((residual, applied), weights)) in moved.zip(left) {
         add(x, step, direction);
         add(residual, -step, applied);
-        weighted_square(residual, weights)
-    };
-    moved.zip(left).map(one).sum()
+        size += weighted_square(residual, weights);
+    }
+    size
 }
 
 #[inline(always)]
