@@ -171,7 +171,8 @@ fn rows_that_differ_in_noise_come_back_in_the_units_of_the_data() {
 fn noise_is_shown_before_a_fit_and_wrong_files_are_named() {
     let bench = Bench::empty();
     simulate(&bench, "--noise-kind sites");
-    let told = bench.ok("noise sim/observations.npy --grid 24x24 --out noise");
+    let told = bench.ok("noise sim/observations.npy --grid 24x24 --row-noise --out noise");
+    assert!(told.contains("--row-noise changes nothing here: rows that follow each other are not alike"), "{told}");
     assert!(told.contains("-fold between sites") && told.contains("noise_spectrum.png"), "{told}");
     for name in ["noise_reference.safetensors", "noise_sites.png", "noise_spectrum.svg"] {
         assert!(bench.path("noise").join(name).is_file(), "{name}");
@@ -183,7 +184,8 @@ fn noise_is_shown_before_a_fit_and_wrong_files_are_named() {
     assert!(error.contains("576 sites") && error.contains("100 take part"), "{error}");
     // One row a run: no differences, so the noise is white, and said to be.
     bench.npy("one.npy", &[1, 30], &(0..30).map(|i| f64::from(i % 7)).collect::<Vec<_>>());
-    let told = bench.ok("fit one.npy --center none --sweeps 6 --out one");
+    let told = bench.ok("fit one.npy --row-noise --center none --sweeps 6 --out one");
+    assert!(told.contains("note: --row-noise changes nothing here: the noise is taken to be white"), "{told}");
     assert!(told.contains("noise: white: no run has two rows"), "{told}");
     let told = bench.ok("resume one --sweeps 9");
     assert!(told.contains("noise: white: no run has two rows"), "{told}");

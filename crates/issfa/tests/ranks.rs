@@ -7,7 +7,7 @@ use issfa::data::{Centering, Missing, Rows};
 use issfa::fit::cost::{Size, bytes_per_rank, messages};
 use issfa::fit::{Ending, Observer, Prepared, Ranks, Request, Session};
 use issfa::lab::chain::Chain;
-use issfa::lab::kernels::Kernel;
+use issfa::lab::kernels::{Kernel, features};
 use issfa::lab::numeric::linalg::Real;
 use issfa::lab::spectral::BAND;
 use issfa::noise::{Recipe, Reference};
@@ -439,7 +439,7 @@ fn sent_in_sweeps(settings: &Settings, comm: Arc<dyn Comm>, band: usize) -> (f64
         band: prepared.model.data.layout().band(),
         n_grid: (!prepared.model.domain.is_whole()).then_some(GRID[0] * GRID[1]),
         has_holes: prepared.about.record.n_missing_cells > 0,
-        joint_every: prepared.model.joint_every,
+        joint_every: features::JOINT_ONE_IN * prepared.model.joint_every,
         n_features: (k as f64 / SWEEPS as f64).round() as usize,
         active_per_row: active as f64 / (SWEEPS * n_rows) as f64,
         proposals: proposals as f64 / SWEEPS as f64,

@@ -15,22 +15,30 @@ use std::sync::Arc;
 const ARRAY: &str = "values";
 
 /// Rows to be fitted or looked at, with the mask, runs, confounds and held-out rows that came along with them. What is
-/// a file may be named in the settings instead.
+/// a file may be named in the settings instead. Rows are made and told of by functions; the fields are the engine's, without a promise
+/// that they stay.
 #[derive(Clone)]
 pub struct Rows {
     /// One a run.
+    #[doc(hidden)]
     pub sources: Vec<Arc<dyn RowSource>>,
     /// The files given; none for arrays.
+    #[doc(hidden)]
     pub paths: Vec<PathBuf>,
     /// Runs that rows of one source are cut into.
+    #[doc(hidden)]
     pub runs: Option<Vec<NamedRun>>,
     /// Which sites take part.
+    #[doc(hidden)]
     pub mask: Option<Vec<bool>>,
     /// One a run, or one for all.
+    #[doc(hidden)]
     pub confounds: Vec<Confounds>,
     /// Rows left out of the fit, whose residual is traced.
+    #[doc(hidden)]
     pub heldout: Option<Box<Rows>>,
     /// A part of them, where not all take part.
+    #[doc(hidden)]
     pub part: Option<(Arc<Division>, Side)>,
 }
 

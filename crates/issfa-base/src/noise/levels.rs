@@ -1,6 +1,6 @@
 //! Levels of runs and rows: how strong their noise is once it is filtered.
 
-use super::rows::{factors_of_rows, pair_factor};
+use super::rows::{factors_of_rows, obstacle, pair_factor};
 use super::{Filter, Recipe, Sample};
 use crate::data::preprocess::MeansOf;
 use crate::data::{Observations, Preprocessing};
@@ -10,6 +10,8 @@ use statrs::function::erf::erfc;
 
 /// Of differences with missing cells, which take long to filter, at most so many a run are looked at for its level.
 const MOST_FILLED: usize = 100;
+/// And so many for levels of rows; nothing is known of others.
+const MOST_FILLED_BY_ROW: usize = 1000;
 
 /// How strong the noise is.
 pub struct Levels {
@@ -33,11 +35,13 @@ impl Levels {
 /// may have factors.
 pub fn levels_of(sample: &Sample, n_runs: usize, filter: &Filter, recipe: &Recipe) -> Levels {
     let n = sample.n_differences();
-    let by_row = recipe.row_levels && filter.reference().findings.is_series && sample.is_whole();
-    // Missing cells take long to fill in.
+    let n_there_are = sample.n_rows().saturating_sub(n_runs);
+    let is_series = filter.reference().findings.is_series;
+    let by_row = recipe.row_levels && obstacle(is_series, sample.n_columns(), n_there_are, recipe).is_none();
+    let most = if by_row { MOST_FILLED_BY_ROW } else { MOST_FILLED };
     let has_holes = (0..n).any(|at| sample.difference(at).any(|x| x.is_nan()));
-    let stride = if has_holes { n.div_ceil(MOST_FILLED * n_runs).max(1) } else { 1 };
-    let mut white = white_differences(sample, filter, if by_row { 1 } else { stride });
+    let stride = if has_holes { n.div_ceil(most * n_runs).max(1) } else { 1 };
+    let mut white = white_differences(sample, filter, stride, by_row);
     let row_factors = if by_row { factors_of_rows(&white, sample, recipe) } else { Vec::new() };
     if !row_factors.is_empty() {
         for (at, white) in white.iter_mut().enumerate() {
@@ -57,13 +61,15 @@ pub fn levels_of(sample: &Sample, n_runs: usize, filter: &Filter, recipe: &Recip
     Levels { of_runs, row_factors, level: noise * all }
 }
 
-/// Every so many differences, filtered; NaN where a cell is missing, empty where all are.
-fn white_differences(sample: &Sample, filter: &Filter, stride: usize) -> Vec<Vec<f32>> {
+/// Every so many differences, and all without missing cells if they are wanted, filtered; NaN where a cell is missing, empty where
+/// all are.
+fn white_differences(sample: &Sample, filter: &Filter, stride: usize, with_all_whole: bool) -> Vec<Vec<f32>> {
     let scales = &filter.reference().site_scales;
     let mut white: Vec<Vec<f32>> = vec![Vec::new(); sample.n_differences()];
-    share(white.iter_mut().enumerate().step_by(stride), Vec::new, |scratch, (at, white)| {
+    share(white.iter_mut().enumerate(), Vec::new, |scratch, (at, white)| {
         let raw = || sample.difference(at);
-        if raw().all(|x| x.is_nan()) {
+        let is_wanted = at.is_multiple_of(stride) || with_all_whole && !raw().any(|x| x.is_nan());
+        if !is_wanted || raw().all(|x| x.is_nan()) {
             return;
         }
         let mut row: Vec<f64> = raw().zip(scales).map(|(x, scale)| x / scale).collect();
@@ -158,6 +164,34 @@ mod tests {
         let dirty = clipped_variance(values.iter().copied(), 3.0, 4).unwrap();
         assert!((dirty / 4.0 - 1.0).abs() < 0.5, "{dirty}");
         assert_eq!(clipped_variance(std::iter::empty(), 3.0, 4), None);
+    }
+
+    /// Missing cells take long to fill in.
+    #[test]
+    fn of_differences_with_missing_cells_few_are_looked_at() {
+        let structure = std::sync::Arc::new(crate::structure::expression::build(Some("path(64)"), None).unwrap());
+        let (mask, recipe) = (crate::data::Mask::full(64), Recipe { row_levels: true, ..Recipe::default() });
+        let mut stream = Streams::once(5).stream(Purpose::Simulation, 0, 0);
+        let mut sample = Sample::new(64, std::iter::once(0..40));
+        for row in 0..40 {
+            let mut values: Vec<f64> = (0..64).map(|_| row as f64 + normal(&mut stream)).collect();
+            if row >= 20 {
+                values[3] = f64::NAN;
+            }
+            sample.push(0, &values);
+        }
+        sample.finish();
+        let (structure, recipe, mask) = (&structure, &recipe, &mask);
+        let subject = super::super::Subject { sample: &sample, n_runs: 1, structure, mask, recipe, mean_square: 5.0 };
+        let super::super::Measured::Reference(reference) = super::super::measure(&subject) else { panic!("no noise") };
+        let filter = Filter::new(*reference, structure.clone(), mask.clone());
+        for with_all_whole in [true, false] {
+            let white = white_differences(&sample, &filter, 4, with_all_whole);
+            for (at, white) in white.iter().enumerate() {
+                let is_known = at % 4 == 0 || with_all_whole && at < 19;
+                assert_eq!(white.len(), if is_known { 64 } else { 0 }, "{at}");
+            }
+        }
     }
 
     /// Runs with noise three times as strong, some of whose cells are missing, have three times the level.

@@ -1,6 +1,6 @@
 //! What is measured of the noise, and the constants of the recipe.
 
-use super::rows::spread_of;
+use super::rows::{obstacle, spread_of};
 use crate::error::{Error, Result};
 use crate::numeric::bytes::{Bundle, Stored};
 use serde::{Deserialize, Serialize};
@@ -98,6 +98,10 @@ impl Recipe {
             if !(value > 0.0 && value.is_finite()) {
                 return Err(Error::setting(&format!("noise_reference.{name}"), value, "must be above 0"));
             }
+        }
+        if self.row_spread < 1.0 {
+            let problem = "must be at least 1: rows that vary less than by chance have no levels of their own";
+            return Err(Error::setting("noise_reference.row_spread", self.row_spread, problem));
         }
         if !(self.guard_share > 0.0 && self.guard_share <= 1.0) {
             let problem = "must be above 0 and at most 1";
@@ -223,6 +227,19 @@ impl Findings {
             parts.push(format!("rows differ by ±{}%", figure(100.0 * spread)));
         }
         parts.join(", ")
+    }
+
+    /// What keeps rows from levels of their own, however they differ, in a fit of so many rows, runs and columns.
+    pub fn obstacle_to_row_levels(&self, shape: [usize; 3], recipe: &Recipe) -> Option<String> {
+        let [n_rows, n_runs, n_columns] = shape;
+        obstacle(self.is_series, n_columns, n_rows.saturating_sub(n_runs), recipe)
+    }
+
+    /// Why rows have no levels of their own where the recipe asks for them.
+    pub fn why_no_row_levels(&self, shape: [usize; 3], recipe: &Recipe) -> Option<String> {
+        let by_chance = || "rows differ by no more than chance".to_string();
+        let is_missed = recipe.row_levels && self.between_rows.is_none();
+        is_missed.then(|| self.obstacle_to_row_levels(shape, recipe).unwrap_or_else(by_chance))
     }
 
     /// Why the reference may not be trusted.

@@ -21,12 +21,25 @@ const LEAST: f64 = 0.1;
 /// The most that a row is taken to tell of the next.
 const MOST_MEMORY: f64 = 0.99;
 
+/// What keeps rows from levels of their own, however they differ.
+pub fn obstacle(is_series: bool, n_columns: usize, n_differences: usize, recipe: &Recipe) -> Option<String> {
+    let (enough_columns, enough) = (FEWEST_BLOCKS * LEAST_COLUMNS, recipe.own_level_rows);
+    if !is_series {
+        Some("rows that follow each other are not alike, so that their differences hold signal".into())
+    } else if n_columns < enough_columns {
+        Some(format!("{n_columns} sites tell too little of a row's noise, it takes {enough_columns}"))
+    } else if n_differences < enough {
+        Some(format!("it takes {enough} rows that follow another one, here are {n_differences}"))
+    } else if !Sample::keeps_all(n_columns, n_differences) {
+        Some("the rows are too large to be kept until all are known".into())
+    } else {
+        None
+    }
+}
+
 /// The level of each row over that of its run; empty where rows are alike, but for chance, or too little is known of them.
 pub fn factors_of_rows(white: &[Vec<f32>], sample: &Sample, recipe: &Recipe) -> Vec<f64> {
     let n_blocks = BLOCKS.min(sample.n_columns() / LEAST_COLUMNS);
-    if n_blocks < FEWEST_BLOCKS || white.len() < recipe.own_level_rows {
-        return Vec::new();
-    }
     let (powers, chance) = powers_of(white, sample.n_columns(), n_blocks, recipe);
     let mut deviations = powers;
     for run in runs_of(sample) {
@@ -268,9 +281,35 @@ mod tests {
         assert_eq!(reference, reference_of(&rows, &runs, &without));
         assert_eq!(reference.checksum(), reference_of(&rows, &runs, &without).checksum());
         assert_eq!(reference.row_level(1, 205), reference.run_levels[1]);
-        // Too few sites in a block to tell.
-        let sample = Sample::new(SIDE * SIDE, std::iter::once(0..1));
-        assert!(factors_of_rows(&[], &sample, &with).is_empty());
+    }
+
+    /// Less than chance is no reason to give rows levels: what is more than chance would have a variance below 0.
+    #[test]
+    fn rows_must_vary_by_more_than_chance() {
+        let with = |row_spread: f64| Recipe { row_spread, ..by_row() };
+        assert!(with(0.99).check().unwrap_err().to_string().contains("row_spread"));
+        assert!(with(1.0).check().is_ok() && with(f64::NAN).check().is_err());
+        let reference = reference_of(&rows_with(300, |_| 1.0, |_, _| 0.0), std::slice::from_ref(&(0..300)), &with(1.0));
+        assert!(reference.row_factors.iter().all(|x| (x - 1.0).abs() < 0.1), "{:?}", reference.row_factors);
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_told() {
+        let recipe = by_row();
+        let why = |is_series, n_columns, n| obstacle(is_series, n_columns, n, &recipe).unwrap_or_default();
+        assert_eq!(why(true, 64, 20), "");
+        assert!(why(false, 64, 20).contains("not alike"));
+        assert!(why(true, 63, 20).contains("63 sites"));
+        assert!(why(true, 64, 19).contains("here are 19"));
+        assert!(why(true, 1 << 20, 2000).contains("too large"));
+        // As rows of a fit are measured, and with what it says.
+        let mut found =
+            reference_of(&rows_with(15, |_| 0.3, |_, _| 0.0), std::slice::from_ref(&(0..15)), &recipe).findings;
+        assert!(found.why_no_row_levels([15, 1, SIDE * SIDE], &recipe).unwrap().contains("here are 14"));
+        assert_eq!(found.why_no_row_levels([15, 1, SIDE * SIDE], &Recipe::default()), None);
+        assert!(found.why_no_row_levels([150, 1, SIDE * SIDE], &recipe).unwrap().contains("chance"));
+        found.between_rows = Some(0.1);
+        assert_eq!(found.why_no_row_levels([15, 1, SIDE * SIDE], &recipe), None);
     }
 
     /// Cells that fire: in one place, or a few per cent of all sites at once, for a row or from a row on.

@@ -82,6 +82,11 @@ impl Spread {
     }
 }
 
+/// The differences that are kept at most.
+fn room(n_columns: usize) -> usize {
+    (MOST_BYTES / (4 * n_columns)).max(32)
+}
+
 impl Sample {
     /// Nothing yet; `runs` are the rows that each run will have.
     pub fn new(n_columns: usize, runs: impl Iterator<Item = Range<usize>>) -> Sample {
@@ -90,7 +95,7 @@ impl Sample {
             n_rows += rows.len();
             n_differences += rows.len().saturating_sub(1);
         }
-        let room = (MOST_BYTES / (4 * n_columns)).max(32);
+        let room = room(n_columns);
         let room_for_rows = (room / 2).min(MOST_ROWS);
         Sample {
             n_columns,
@@ -133,6 +138,11 @@ impl Sample {
         })?;
         sample.finish();
         Ok(sample)
+    }
+
+    /// Whether every one of so many differences is kept.
+    pub fn keeps_all(n_columns: usize, n_differences: usize) -> bool {
+        n_differences <= room(n_columns)
     }
 
     /// The bytes that a sample of rows with so many columns may take.
@@ -185,11 +195,6 @@ impl Sample {
     /// How many rows went by.
     pub fn n_rows(&self) -> usize {
         self.n_seen
-    }
-
-    /// Whether every difference that there is was kept, so that kept rows are all rows.
-    pub fn is_whole(&self) -> bool {
-        self.stride == 1
     }
 
     /// The later row of a difference: its place among the kept ones.

@@ -307,8 +307,7 @@ impl Matrix {
             return Err(Error::malformed(path, problem));
         }
         let n = if is_square { n_rows } else { n_from_grid.unwrap_or(0) };
-        // The matrix, a copy inside the decomposition, and the vectors.
-        memory::check(&format!("the graph {}", path.display()), (n as u64).pow(2).saturating_mul(4 * 8))?;
+        check_memory(path, n)?;
         let mut values = vec![0.0; n_rows * n_columns];
         source.read_rows(0, &mut values)?;
         if let Some(at) = values.iter().position(|x| !x.is_finite()) {
@@ -352,6 +351,15 @@ impl Matrix {
     fn looks_like_adjacency(&self) -> bool {
         (0..self.n).all(|i| self.values[i * self.n + i] == 0.0) && self.values.iter().all(|&x| x >= 0.0)
     }
+}
+
+/// What a graph of n sites takes at its peak, in matrices: itself, the reflectors and, where two halves of the decomposition are put
+/// together, both halves' vectors, their combination and what it is made of.
+const MATRICES: u64 = 7;
+
+/// Refuses a graph that memory cannot hold while it is decomposed.
+fn check_memory(path: &Path, n: usize) -> Result<()> {
+    memory::check(&format!("the graph {}", path.display()), (n as u64).pow(2).saturating_mul(MATRICES * 8))
 }
 
 /// An edge as it was first given.
@@ -399,7 +407,7 @@ fn laplacian(path: &Path, table: &[f64], n_columns: usize, n_from_grid: Option<u
         return Err(Error::malformed(path, problem));
     }
     let n = n_from_grid.unwrap_or(n_named);
-    memory::check(&format!("the graph {}", path.display()), (n as u64).pow(2).saturating_mul(4 * 8))?;
+    check_memory(path, n)?;
     let mut values = vec![0.0; n * n];
     let mut list: Vec<_> = edges.into_iter().map(|(ends, edge)| (ends, edge.weight)).collect();
     // In order, so that degrees are the same sums every time.

@@ -440,6 +440,9 @@ fn announce(about: &About, out: &Path, common: &Common) {
     if settings.scale && record.noise.is_some() {
         common.say("note: --scale changes nothing here: sites are divided by their noise already");
     }
+    if let Some(why) = record.why_no_row_levels(&settings.noise_reference) {
+        common.say(&format!("note: --row-noise changes nothing here: {why}"));
+    }
     warn_about(about, common);
 }
 

@@ -51,6 +51,10 @@ pub fn run(options: Options, common: &Common) -> Outcome {
         if reference.findings.is_series { "a series" } else { "rows in no order" },
         reference.findings.n_differences,
     ));
+    let shape = [reference.findings.n_rows, reference.run_levels.len(), reference.site_scales.len()];
+    if let Some(why) = reference.findings.why_no_row_levels(shape, &checked.settings.noise_reference) {
+        common.say(&format!("note: --row-noise changes nothing here: {why}"));
+    }
     reference.findings.doubts().iter().for_each(|doubt| common.say(&format!("note: {doubt}")));
     common.say(&format!(
         "look at {}; issfa fit --noise {} uses it",

@@ -127,7 +127,8 @@ impl<R: Real> Chain<R> {
         let diverged = |what: &str| lost(format!("{what} is not finite"));
         let positive = |x: f64| x > 0.0 && x.is_finite();
         if !info.squared_residual.is_finite() {
-            return diverged("the residual");
+            let is_whole = model.domain.is_whole();
+            return diverged(if is_whole { "the residual" } else { "the residual, or a feature outside of the mask," });
         }
         if !positive(self.state.noise_variance) {
             return diverged("the noise variance");

@@ -4,8 +4,7 @@
 //! to rank 0 at kept sweeps and checkpoints (all features), and in every sweep with held-out rows, is not among them.
 
 use crate::kernels::unique_features::offers;
-use crate::kernels::{Kernel, pair_rotation};
-use crate::kernels::{features, few_rows};
+use crate::kernels::{Kernel, few_rows, pair_rotation};
 use crate::spectral::{Cut, Layout, TILE};
 use std::collections::BTreeMap;
 
@@ -22,7 +21,7 @@ pub struct Size {
     pub n_grid: Option<usize>,
     /// Whether rows lack single cells.
     pub has_holes: bool,
-    /// Under a mask: every so many sweeps features are drawn anew outside, one in a few times jointly.
+    /// Under a mask: every so many sweeps features are drawn jointly inside and outside.
     pub joint_every: u64,
     /// Features there are.
     pub n_features: usize,
@@ -230,7 +229,7 @@ fn of_features(counts: &mut Counts, size: &Size) {
         [v, grid, v].into_iter().for_each(|width| counts.gather(1.0, k * width * bytes));
         if size.has_holes {
             // Images at all sites, from which holes are filled; in double precision where features are drawn jointly.
-            let joint = 1.0 / size.joint_every.max(1).saturating_mul(features::JOINT_ONE_IN) as f64;
+            let joint = 1.0 / size.joint_every.max(1) as f64;
             counts.gather(1.0 - joint, k * grid * bytes);
             counts.gather(joint, k * grid * 8.0);
         }
@@ -411,7 +410,7 @@ mod tests {
         band: BAND,
         n_grid: None,
         has_holes: false,
-        joint_every: 20,
+        joint_every: 160,
         n_features: 50,
         active_per_row: 2.5,
         proposals: 30.0,

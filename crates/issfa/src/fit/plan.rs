@@ -120,6 +120,8 @@ struct Measured {
     /// Pairs of features turned in a sweep.
     turned_pairs: f64,
     asked: f64,
+    /// Of the sweeps that draw features anew outside, one in so many draws them jointly.
+    joint_one_in: u64,
     n_theta: usize,
     is_partial: bool,
     has_holes: bool,
@@ -266,7 +268,7 @@ impl Planned<'_> {
             band: BAND,
             n_grid: larger.is_partial.then_some(self.n_grid),
             has_holes: larger.has_holes,
-            joint_every: sweep.joint_every,
+            joint_every: sweep.joint_every.saturating_mul(larger.joint_one_in),
             n_features,
             active_per_row: larger.density * n_features as f64,
             proposals: self.proposals(n_features),
@@ -296,10 +298,13 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
     let first = chain.step(&prepared.model, &schedule)?;
     let (mut kernels, mut fastest, mut n_features) = (BTreeMap::new(), BTreeMap::new(), 0.0);
     let (mut proposals, mut turned_pairs, mut asked) = (0.0, 0.0, 0.0);
+    let streams = schedule.streams(chain.sweep);
+    let is_given = features::is_drawn_given_inside(&prepared.model, &chain.state, &streams);
+    let joint_one_in = if is_given { features::JOINT_ONE_IN } else { 1 };
     if !prepared.model.domain.is_whole() {
-        // The first sweep's features are drawn jointly, as they are now and then; every so many sweeps they are outside alone.
+        // The first sweep's features are drawn jointly, as they are every so many sweeps, or outside alone.
         let joint = first.steps.iter().find(|step| step.kernel == Kernel::Features).map_or(0.0, |step| step.seconds);
-        let one_in = features::JOINT_ONE_IN as f64;
+        let one_in = joint_one_in as f64;
         let share = (1.0 + (one_in - 1.0) * features::SHARE_GIVEN_INSIDE) / one_in;
         kernels.insert(Kernel::Features.name(), joint * share / prepared.model.joint_every as f64);
     }
@@ -328,6 +333,7 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
         proposals,
         turned_pairs,
         asked,
+        joint_one_in,
         n_theta: prepared.model.spectrum.n_parameters(),
         is_partial: !prepared.model.domain.is_whole(),
         has_holes: prepared.about.record.n_missing_cells > 0,

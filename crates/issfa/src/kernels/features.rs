@@ -5,13 +5,14 @@ use crate::comm::told_by_rank_0;
 use crate::model::{Loadings, Model, State};
 use crate::numeric::eigen::{Eigen, symmetric_eigen};
 use crate::numeric::linalg::Real;
-use crate::rng::Purpose;
+use crate::rng::{Purpose, Streams};
 use crate::spectral::{FeatureConditional, FeatureDraw, FeatureSpectra, OneByOne, Outside, Projections};
 use rand::seq::SliceRandom;
 
-/// Of the sweeps in which features are drawn anew outside, one in so many draws them jointly inside and outside.
+/// Of the sweeps in which features are drawn anew outside, one in so many draws them jointly inside and outside, where the others
+/// draw them given inside.
 pub const JOINT_ONE_IN: u64 = 8;
-/// What drawing them outside given inside takes of the time of a joint draw, about.
+/// What drawing them outside given inside takes of the time of a joint draw, about, where it is done.
 pub const SHARE_GIVEN_INSIDE: f64 = 0.3;
 
 /// Draws every feature at every mode in one pass over the data, which leaves fresh projections behind.
@@ -19,7 +20,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
     let (rotation, precisions) = (rotation(model, state), model.spectrum.precisions(&state.theta()));
     let noise_variance = state.noise_variance;
     let conditional = FeatureConditional { rotation: &rotation, noise_variance, precisions: &precisions };
-    let outside = outside(model, turn.streams.sweep);
+    let outside = outside(model, &precisions, &turn.streams);
     let draw = FeatureDraw { conditional, streams: &turn.streams, outside };
     *projections = model.domain.draw(&model.pass(&state.loadings), &draw, &mut state.features);
     Info::default()
@@ -87,17 +88,24 @@ fn make_orthogonal(column: &mut [f64], others: &[Vec<f64>]) -> bool {
 /// Drawing what was not observed and the features in turn costs 2K transforms and leaves the law alone, but a smooth mode
 /// that lies outside needs about `lambda / (sigma^2 h)` turns to forget where it was. So every few sweeps the features are drawn
 /// anew outside, given what they are inside: some 20 times as many transforms. In the first sweep, and now and then, they are
-/// drawn jointly, which takes three times as many again.
-fn outside<R>(model: &Model<R>, sweep: u64) -> Outside {
-    let every = model.joint_every.max(1);
+/// drawn jointly, which takes three times as many again. Where the prior ties sites outside to those inside by more than their
+/// rims (a steep curve, sites scattered over the grid) it is the other way round, and they are always drawn jointly. Which of the
+/// two hangs on theta, which stays as it is here, and on random numbers of its own.
+fn outside<R: Real>(model: &Model<R>, precisions: &[f64], streams: &Streams) -> Outside {
+    let (sweep, every) = (streams.sweep, model.joint_every.max(1));
     let joint_every = every.saturating_mul(JOINT_ONE_IN);
-    if sweep % joint_every == 1 % joint_every {
-        Outside::Jointly
-    } else if sweep % every == 1 % every {
+    if sweep % every != 1 % every {
+        Outside::InTurn
+    } else if sweep % joint_every != 1 % joint_every && model.domain.is_quick_outside::<R>(precisions, streams) {
         Outside::GivenInside
     } else {
-        Outside::InTurn
+        Outside::Jointly
     }
+}
+
+/// Whether features are drawn given inside now and then, as they would be in this state; for those who plan.
+pub fn is_drawn_given_inside<R: Real>(model: &Model<R>, state: &State<R>, streams: &Streams) -> bool {
+    model.domain.is_quick_outside::<R>(&model.spectrum.precisions(&state.theta()), streams)
 }
 
 /// The same law reached feature by feature, as samplers of this kind usually do: it mixes worse, and is here to show that.
@@ -131,7 +139,38 @@ pub fn conditional_means<R: Real>(model: &Model<R>, state: &State<R>) -> Feature
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Entry;
+    use crate::model::{Entry, Priors};
+    use crate::spectral::{SpectralData, Window};
+    use crate::structure::{Curve, Spectrum, expression};
+    use std::sync::Arc;
+
+    /// How features are drawn in some sweep, on a square with a disc inside.
+    fn outside_in(sweep: u64, curve: &str, theta: &[f64]) -> Outside {
+        let structure = Arc::new(expression::build(Some("path(24) x path(24)"), None).unwrap());
+        let is_inside = |site: &usize| ((site / 24) as f64 - 11.5).hypot((site % 24) as f64 - 11.5) < 9.0;
+        let sites: Vec<usize> = (0..24 * 24).filter(is_inside).collect();
+        let spectrum = Spectrum::new(&structure, &Curve::parse(curve).unwrap());
+        let (data, priors) =
+            (SpectralData::<f32>::from_rows(&[vec![0.0; sites.len()]]), Priors::default_for(theta.len()));
+        let model = Model::in_window(data, Window::new(structure, sites, vec![vec![]]), spectrum, priors);
+        outside(&model, &model.spectrum.precisions(theta), &Streams { seed: 1, chain: 1, sweep })
+    }
+
+    /// Where drawing outside given inside would take many steps, or get nowhere, features are drawn jointly instead; never more often
+    /// than `joint_every` says.
+    #[test]
+    fn features_are_drawn_jointly_where_the_prior_is_steep() {
+        for (curve, theta) in [("q", &[1.0, 100.0][..]), ("q", &[1e-3, 1e3]), ("axes", &[1.0, 10.0, 1000.0])] {
+            let drawn = [1, 2, 20, 21, 141, 161].map(|sweep| outside_in(sweep, curve, theta));
+            use Outside::{GivenInside, InTurn, Jointly};
+            assert_eq!(drawn, [Jointly, InTurn, InTurn, GivenInside, GivenInside, Jointly], "{curve} {theta:?}");
+        }
+        for (curve, theta) in [("q^3", [1.0, 1e3]), ("q^5", [1.0, 1e3]), ("q^6", [1.0, 100.0]), ("q^12", [1.0, 1e3])] {
+            let drawn = [1, 2, 20, 21, 141, 161].map(|sweep| outside_in(sweep, curve, &theta));
+            use Outside::{InTurn, Jointly};
+            assert_eq!(drawn, [Jointly, InTurn, InTurn, Jointly, Jointly, Jointly], "{curve} {theta:?}");
+        }
+    }
 
     /// `P L P' = W'W` and `P'P = I`, with a pair of rows that are nearly copies.
     #[test]

@@ -6,7 +6,7 @@ use super::until::{Until, Window};
 use crate::data::Centering;
 use crate::data::runs::NamedRun;
 use crate::error::{Error, Result, Verb, action, setting};
-use crate::noise::Findings;
+use crate::noise::{Findings, Recipe};
 use crate::numeric::files::write_atomically;
 use crate::structure::graph::GraphFile;
 use serde::{Deserialize, Serialize};
@@ -134,6 +134,25 @@ impl Record {
             (None, None) => "white".into(),
             (None, Some(reason)) => format!("white: {reason}"),
         }
+    }
+
+    /// What keeps rows from noise levels of their own, however they differ.
+    pub fn obstacle_to_row_levels(&self, recipe: &Recipe) -> Option<String> {
+        let Some(noise) = &self.noise else { return Some("the noise is taken to be white".into()) };
+        noise.obstacle_to_row_levels(self.shape(), recipe)
+    }
+
+    /// Why rows have no noise levels of their own where the recipe asks for them.
+    pub fn why_no_row_levels(&self, recipe: &Recipe) -> Option<String> {
+        match &self.noise {
+            Some(noise) => noise.why_no_row_levels(self.shape(), recipe),
+            None => self.obstacle_to_row_levels(recipe).filter(|_| recipe.row_levels),
+        }
+    }
+
+    /// Rows, runs, and sites that take part.
+    fn shape(&self) -> [usize; 3] {
+        [self.n_rows, self.runs.len(), self.n_masked_sites.unwrap_or(self.n_sites)]
     }
 
     /// Refuses inputs, or what decides the data beside them, with other checksums; `of` is the run's folder or name.

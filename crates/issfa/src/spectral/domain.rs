@@ -109,6 +109,14 @@ impl Domain {
         }
     }
 
+    /// Whether [`Outside::GivenInside`] takes less time than [`Outside::Jointly`] where the prior has these precisions.
+    pub fn is_quick_outside<R: Real>(&self, precisions: &[f64], streams: &Streams) -> bool {
+        match self {
+            Domain::Modes => true,
+            Domain::Cells(window) => window.is_quick_outside::<R>(precisions, streams),
+        }
+    }
+
     /// Draws one feature after the other and projects the data onto them; of whole rows only.
     pub fn draw_one_by_one<R: Real>(
         &self,

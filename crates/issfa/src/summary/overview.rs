@@ -306,8 +306,9 @@ impl Overview {
                 setting("noise").to("reference")
             ));
         }
-        let is_series = record.noise.as_ref().is_some_and(|noise| noise.is_series && noise.between_rows.is_none());
-        if is_series && !settings.noise_reference.row_levels {
+        let recipe = &settings.noise_reference;
+        let is_told = record.noise.as_ref().is_some_and(|noise| noise.between_rows.is_some());
+        if !recipe.row_levels && !is_told && record.obstacle_to_row_levels(recipe).is_none() {
             let by_row = setting("noise_reference.row_levels").to(true);
             helps.push(format!("{by_row} gives rows noise levels of their own, where they differ"));
         }

@@ -8,7 +8,10 @@ use crate::structure::Direction;
 
 /// The energy of the error, in the law that is drawn from, is at most this: as that of draws of everything.
 const ENOUGH: f64 = 1e-4;
+/// Steps of a draw at most: many times as many as where a trial was through.
 const MOST_STEPS: usize = 3000;
+/// More steps than this, of four transforms each, take longer than a joint draw.
+const FEW_STEPS: usize = 30;
 /// Each takes the residual's size down to the square of what the precision can be trusted to, or the next one is in double precision.
 const MOST_RENEWALS: usize = 20;
 const LEAST_GAIN: f64 = 1e-2;
@@ -41,18 +44,44 @@ impl<'a, R: Real> Beyond<'a, R> {
     /// Draws an image anew outside, given what it is inside.
     ///
     /// With w a draw from the prior and `d = x - w` inside, what is drawn is `w + y` outside, where y solves `H_oo y = - H_oi d`.
+    /// A draw that is not near enough is none: what is not finite the chain reports.
     pub fn redraw(&self, image: &mut [R], stream: &mut Stream) {
-        let Beyond { window, exact, .. } = self;
-        let mut drawn = vec![0.0; image.len()];
+        let drawn = self.from_prior(stream);
+        let moved = self.solve(self.pull(image, &drawn), MOST_STEPS);
+        for &site in &self.window.outside {
+            let x = moved.as_ref().map_or(f64::NAN, |moved| drawn[site] + moved[site]);
+            image[site] = R::from_f64(x);
+        }
+    }
+
+    /// Whether few steps are enough, and lead where they say, by a trial with a draw from the prior in the place of a feature: it
+    /// knows of the law that is drawn from, and of no feature.
+    pub fn is_quick(&self, stream: &mut Stream) -> bool {
+        let drawn = self.from_prior(stream);
+        let pull = self.pull(&vec![R::zero(); drawn.len()], &drawn);
+        self.solve(pull.clone(), FEW_STEPS).is_some_and(|found| {
+            let residual = self.residual(&found, &pull);
+            let mut spread = residual.clone();
+            self.filter(&self.exact.variances, &mut spread, &mut Vec::new());
+            loops::inner(&residual, &spread).abs() <= 2.0 * ENOUGH
+        })
+    }
+
+    /// An image from the prior.
+    fn from_prior(&self, stream: &mut Stream) -> Vec<f64> {
+        let mut drawn = vec![0.0; self.exact.variances.len()];
         normals::fill(stream, &mut drawn);
-        drawn.iter_mut().zip(&exact.variances).for_each(|(x, variance)| *x *= variance.sqrt());
-        let mut scratch = Vec::new();
-        window.structure.apply(Direction::ToSites, &mut drawn, &mut scratch);
+        drawn.iter_mut().zip(&self.exact.variances).for_each(|(x, variance)| *x *= variance.sqrt());
+        self.window.structure.apply(Direction::ToSites, &mut drawn, &mut Vec::new());
+        drawn
+    }
+
+    /// `- H_oi d`.
+    fn pull(&self, image: &[R], drawn: &[f64]) -> Vec<f64> {
         let mut pull = vec![0.0; image.len()];
-        window.sites.iter().for_each(|&site| pull[site] = drawn[site] - image[site].to_f64());
-        self.filter(&exact.precisions, &mut pull, &mut scratch);
-        let moved = self.solve(pull);
-        window.outside.iter().for_each(|&site| image[site] = R::from_f64(drawn[site] + moved[site]));
+        self.window.sites.iter().for_each(|&site| pull[site] = drawn[site] - image[site].to_f64());
+        self.filter(&self.exact.precisions, &mut pull, &mut Vec::new());
+        pull
     }
 
     /// `U diag(factors) U'`, of the result what lies outside.
@@ -64,35 +93,46 @@ impl<'a, R: Real> Beyond<'a, R> {
         window.sites.iter().for_each(|&site| image[site] = E::zero());
     }
 
-    /// The solution of `H_oo y = pull`. Steps are taken in the precision R; where that does not reach, the residual is formed anew
-    /// in double precision and what is left is solved for.
-    fn solve(&self, pull: Vec<f64>) -> Vec<f64> {
-        let (mut solution, mut residual, mut last) = (vec![0.0; pull.len()], pull.clone(), f64::INFINITY);
+    /// The solution of `H_oo y = pull`, if so many steps are enough. Steps are taken in the precision R, or in double precision where
+    /// that does not reach; as far as a precision can be trusted, then the residual is formed anew and what is left is solved for.
+    fn solve(&self, pull: Vec<f64>, most_steps: usize) -> Option<Vec<f64>> {
+        let (mut solution, mut residual) = (vec![0.0; pull.len()], pull.clone());
+        let (mut left, mut last, mut is_rough) = (most_steps, f64::INFINITY, true);
         for _ in 0..MOST_RENEWALS {
-            let (size, is_met) = self.solve_once(&self.rough, &residual, R::RELIABLE * R::RELIABLE, &mut solution);
+            let (size, is_met) = if is_rough {
+                self.solve_once(&self.rough, &residual, &mut left, &mut solution)
+            } else {
+                self.solve_once(&self.exact, &residual, &mut left, &mut solution)
+            };
             if is_met {
-                return solution;
+                return Some(solution);
             }
-            residual.copy_from_slice(&solution);
-            self.filter(&self.exact.precisions, &mut residual, &mut Vec::new());
-            residual.iter_mut().zip(&pull).for_each(|(applied, b)| *applied = b - *applied);
-            if size > LEAST_GAIN * last {
-                self.solve_once(&self.exact, &residual, 0.0, &mut solution);
-                return solution;
+            if left == 0 {
+                return None;
             }
+            residual = self.residual(&solution, &pull);
+            is_rough &= size <= LEAST_GAIN * last;
             last = size;
         }
-        solution
+        None
+    }
+
+    /// `pull - H_oo y`.
+    fn residual(&self, solution: &[f64], pull: &[f64]) -> Vec<f64> {
+        let mut residual = solution.to_vec();
+        self.filter(&self.exact.precisions, &mut residual, &mut Vec::new());
+        residual.iter_mut().zip(pull).for_each(|(applied, b)| *applied = b - *applied);
+        residual
     }
 
     /// Conjugate gradients, preconditioned by the prior's variance between sites outside, `V_oo`: `H_oo V_oo` has no eigenvalue
-    /// below 1, so that the energy of the error is at most the residual's size. Adds what is found; tells the size at the start
-    /// and whether it became as small as it has to be.
+    /// below 1, so that the energy of the error is at most the residual's size. Adds what is found, takes the steps off those that
+    /// are left, and tells the size at the start and whether it became as small as it has to be.
     fn solve_once<E: Real>(
         &self,
         by: &Factors<E>,
         pull: &[f64],
-        within_reach: f64,
+        left: &mut usize,
         solution: &mut [f64],
     ) -> (f64, bool) {
         let mut residual: Vec<E> = pull.iter().map(|&x| E::from_f64(x)).collect();
@@ -101,11 +141,9 @@ impl<'a, R: Real> Beyond<'a, R> {
         self.filter(&by.variances, &mut direction, &mut scratch);
         let mut size = loops::inner(&residual, &direction);
         let first = size;
-        for _ in 0..MOST_STEPS {
-            // What is not finite is left for the chain to report.
-            if size <= ENOUGH || size <= within_reach * first || !size.is_finite() {
-                break;
-            }
+        let within_reach = E::RELIABLE * E::RELIABLE * first;
+        while size > ENOUGH && size > within_reach && size.is_finite() && *left > 0 {
+            *left -= 1;
             applied.copy_from_slice(&direction);
             self.filter(&by.precisions, &mut applied, &mut scratch);
             let step = size / loops::inner(&direction, &applied);
@@ -118,7 +156,8 @@ impl<'a, R: Real> Beyond<'a, R> {
             size = next;
         }
         solution.iter_mut().zip(&found).for_each(|(x, y)| *x += y.to_f64());
-        (first, size <= ENOUGH || !size.is_finite())
+        // Where rounding is all there is the size may be below 0, or no number.
+        (first, size.abs() <= ENOUGH)
     }
 }
 
@@ -182,24 +221,82 @@ mod tests {
         }
     }
 
+    /// A disc, of more sites than steps are taken.
+    fn disc(side: usize) -> Window {
+        let structure = Arc::new(expression::build(Some(&format!("path({side}) x path({side})")), None).unwrap());
+        let (middle, radius) = (0.5 * (side as f64 - 1.0), 0.4 * side as f64);
+        let is_inside = |site: &usize| ((site / side) as f64 - middle).hypot((site % side) as f64 - middle) < radius;
+        Window::new(structure, (0..side * side).filter(is_inside).collect(), vec![Vec::new()])
+    }
+
+    fn curve(window: &Window, [ridge, roughness, power]: [f64; 3]) -> Vec<f64> {
+        window.structure.eigenvalues().iter().map(|gamma| (ridge + roughness * gamma).powf(power)).collect()
+    }
+
+    /// Whether a draw given inside would do, in single and in double precision.
+    fn is_quick(window: &Window, precisions: &[f64]) -> bool {
+        let stream = || Streams::once(2).stream(Purpose::MissingCells, 0, 0);
+        let [single, double] = [
+            Beyond::<f32>::new(window, precisions).is_quick(&mut stream()),
+            Beyond::<f64>::new(window, precisions).is_quick(&mut stream()),
+        ];
+        assert!(double || !single);
+        single && double
+    }
+
+    #[test]
+    fn few_steps_are_enough_where_features_are_no_smoother_than_their_neighbours_make_them() {
+        let (disc, small) = (disc(32), case().0);
+        for theta in [[1.0, 1.0, 1.0], [1.0, 100.0, 1.0], [1.0, 1e5, 1.0], [1e3, 1e6, 1.0], [1.0, 1e3, 0.5]] {
+            assert!(is_quick(&disc, &curve(&disc, theta)), "{theta:?}");
+            assert!(is_quick(&small, &curve(&small, theta)), "{theta:?}");
+        }
+        // The last two hold numbers that are beyond single precision, and beyond double.
+        for theta in [[1.0, 1e3, 3.0], [1.0, 1e3, 5.0], [1.0, 100.0, 6.0], [1.0, 1e3, 12.0], [1.0, 1e3, 90.0]] {
+            assert!(!is_quick(&disc, &curve(&disc, theta)), "{theta:?}");
+        }
+    }
+
+    /// What cannot be solved for is not drawn.
+    #[test]
+    fn a_draw_that_is_not_near_enough_is_no_number() {
+        let window = disc(16);
+        for theta in [[1.0, 1e3, 9.0], [1.0, 1e3, 90.0]] {
+            let mut image = vec![1.0f32; window.structure.n_sites()];
+            let stream = &mut Streams::once(4).stream(Purpose::MissingCells, 0, 1);
+            Beyond::<f32>::new(&window, &curve(&window, theta)).redraw(&mut image, stream);
+            assert!(window.outside.iter().all(|&site| image[site].is_nan()), "{theta:?}");
+        }
+    }
+
     /// In single and in double precision, for curves of very different slopes.
     #[test]
     fn solutions_have_little_energy_left() {
-        let (window, _) = case();
-        let (n, n_out) = (window.structure.n_sites(), window.outside.len());
-        for (ridge, roughness, power) in [(1.0, 10.0, 1.0), (1e-4, 1.0, 1.0), (1e-3, 5.0, 3.0), (1e4, 1e6, 1.0)] {
-            let curve = |gamma: &f64| (ridge + roughness * gamma).powf(power);
-            let precisions: Vec<f64> = window.structure.eigenvalues().iter().map(curve).collect();
-            let h = dense(&window, &precisions, &window.outside, &window.outside);
+        let (small, large) = (case().0, disc(24));
+        for (window, theta) in [
+            (&small, [1.0, 10.0, 1.0]),
+            (&small, [1e-4, 1.0, 1.0]),
+            (&small, [1e-3, 5.0, 3.0]),
+            (&small, [1e4, 1e6, 1.0]),
+            (&large, [1.0, 100.0, 1.0]),
+            (&large, [1e4, 1e8, 1.0]),
+            (&large, [1.0, 30.0, 2.0]),
+        ] {
+            let (n, n_out) = (window.structure.n_sites(), window.outside.len());
+            let (precisions, [ridge, roughness, power]) = (curve(window, theta), theta);
+            let scale = (ridge + 0.1 * roughness).powf(power).sqrt();
+            let h = dense(window, &precisions, &window.outside, &window.outside);
             let mut truth = vec![0.0; n];
-            window.outside.iter().for_each(|&site| truth[site] = (site as f64 * 1.7).sin() / curve(&0.1).sqrt());
-            let exact = Beyond::<f64>::new(&window, &precisions);
+            window.outside.iter().for_each(|&site| truth[site] = (site as f64 * 1.7).sin() / scale);
+            let exact = Beyond::<f64>::new(window, &precisions);
             let mut pull = truth.clone();
             exact.filter(&exact.exact.precisions, &mut pull, &mut Vec::new());
-            for found in [exact.solve(pull.clone()), Beyond::<f32>::new(&window, &precisions).solve(pull)] {
+            let rough = Beyond::<f32>::new(window, &precisions);
+            for found in [exact.solve(pull.clone(), MOST_STEPS), rough.solve(pull, MOST_STEPS)] {
+                let found = found.expect("it is near enough");
                 let error: Vec<f64> = window.outside.iter().map(|&site| found[site] - truth[site]).collect();
                 let energy: f64 = (0..n_out * n_out).map(|at| h[at] * error[at / n_out] * error[at % n_out]).sum();
-                assert!(energy < 2.0 * ENOUGH, "{ridge} {roughness} {power}: {energy}");
+                assert!(energy < 2.0 * ENOUGH, "{theta:?}: {energy}");
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::comm::Comm;
 use crate::numeric::linalg::Real;
 use crate::numeric::normals;
 use crate::numeric::workers::share;
-use crate::rng::Purpose;
+use crate::rng::{Purpose, Streams};
 use crate::spectral::{FeatureConditional, FeatureDraw, FeatureSpectra, Outside, Pass, Projections};
 use crate::structure::Direction;
 use rand_distr::{Distribution, StandardNormal};
@@ -36,6 +36,12 @@ impl Window {
             self.add_unseen_part(draw, &rotation, spectra);
         }
         self.project(pass, spectra)
+    }
+
+    /// Whether drawing features outside given what they are inside takes less time than a joint draw.
+    pub fn is_quick_outside<R: Real>(&self, precisions: &[f64], streams: &Streams) -> bool {
+        let stream = &mut streams.stream(Purpose::MissingCells, TRIAL, 0);
+        self.outside.is_empty() || Beyond::<R>::new(self, precisions).is_quick(stream)
     }
 }
 
@@ -63,9 +69,10 @@ impl Window {
     }
 }
 
-/// Numbers of streams: of what no row tells of, and of what lies outside given what is inside.
+/// Numbers of streams: of what no row tells of, of what lies outside given what is inside, and of whether that is drawn.
 const UNSEEN: u32 = 1 << 30;
 const BEYOND: u32 = 2;
+const TRIAL: u32 = 3;
 
 /// Normal numbers made at a time.
 const AT_ONCE: usize = 512;
