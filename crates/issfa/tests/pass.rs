@@ -211,6 +211,36 @@ fn sums_survive_a_jump_of_one_feature() {
     }
 }
 
+/// Of data that features explain all but wholly the residual is what is left of every cell, not a difference of large sums.
+#[test]
+fn a_residual_of_next_to_nothing_is_right() {
+    fn check<R: Real>(noise: f64) {
+        let mut case = Case::<R>::new(60, 530, 6);
+        let features = spectra(&case.features);
+        let mut stream = stream(12, 0);
+        let rows: Vec<Vec<f64>> = (0..60)
+            .map(|t| {
+                let mut row: Vec<f64> = normals(530, &mut stream).iter().map(|x| noise * x).collect();
+                for entry in case.loadings.row(t) {
+                    row.iter_mut().zip(&features[entry.feature]).for_each(|(y, s)| *y += entry.weight * s);
+                }
+                row
+            })
+            .collect();
+        case.data = SpectralData::from_rows(&rows);
+        case.row_norms = squared_row_norms(&case.data).iter().map(|x| x.sqrt()).collect();
+        let projections = case.project();
+        case.check(&projections, 1e-3, &format!("{} noise {noise}", R::NAME));
+    }
+    // Shares of the data's square on both sides of the bound of either precision, and far below.
+    for noise in [0.3, 0.1, 0.05, 0.03, 0.01, 1e-3, 1e-4] {
+        check::<f32>(noise);
+    }
+    for noise in [1e-5, 3e-6, 1e-6, 3e-7, 1e-8] {
+        check::<f64>(noise);
+    }
+}
+
 #[test]
 fn small_sums_over_tiles_are_in_tile_order() {
     let case = Case::<f64>::new(3, 700, 1);

@@ -12,6 +12,7 @@ pub mod loadings;
 mod pass;
 mod products;
 mod projections;
+mod residual;
 mod sharing;
 mod some_tiles;
 mod statistics;

@@ -1,10 +1,11 @@
 //! The streaming pass: one visit of every tile of the data draws the features and collects all that the rows need.
 //!
 //! For each tile: the statistic `B = W'Y` (W is sparse), the joint draw of all features at the tile's modes, then
-//! `Y S'` and `S S'` into fixed-point sums and the explicit residual `Y - W S` into its slots. Ranks that hold other rows of the
+//! `Y S'` and `S S'` into fixed-point sums and the squared residual, from these, into its slots. Ranks that hold other rows of the
 //! same tile add up the statistic together and draw the same features.
 
 use super::products::{Packed, ROWS};
+use super::residual::{Explicit, is_cancelled};
 use super::sums::{Exponents, Factors, FixedSums, bounding_exponent, exponent_holds};
 use super::tile_work::{AddStatistic, Columns, DrawOneByOne, DrawRotated, ProjectRows, RowEntries, add_bands};
 use super::{FeatureSpectra, Projections, Sharing, SpectralData, TILE};
@@ -86,7 +87,8 @@ impl<R: Real> Pass<'_, R> {
         assert_eq!(self.loadings.here(), self.data.rows_here(), "loadings are known where the rows are");
         let columns = || Columns::of_bands(self.loadings, self.data.layout());
         let drawing = drawing.map(|(law, streams)| Drawing { law, streams, columns: columns() });
-        Visit { pass: *self, entries: RowEntries::new(self.loadings), drawing }.run(spectra)
+        let grams = self.data.layout().bands_here().map(|(_, rows)| self.loadings.gram_of(rows)).collect();
+        Visit { pass: *self, entries: RowEntries::new(self.loadings), grams, drawing }.run(spectra)
     }
 
     /// The mean of the features' conditional: what a draw scatters about.
@@ -193,6 +195,8 @@ impl<R: Real> Joint<'_, R> {
 struct Visit<'a, R> {
     pass: Pass<'a, R>,
     entries: RowEntries<R>,
+    /// `W'W` of each band that is here.
+    grams: Vec<Vec<f64>>,
     drawing: Option<Drawing<'a, R>>,
 }
 
@@ -246,12 +250,39 @@ impl<R: Real> Visit<'_, R> {
             let holds = exponents.iter().zip(&norms).all(|(&assumed, &norm)| exponent_holds(assumed, norm));
             // What is not finite is left for the chain to report.
             if holds || norms.iter().any(|norm| !norm.is_finite()) {
-                return projections;
+                return self.with_exact_residual(projections, spectra);
             }
             // The features are drawn: what is left is to add them up anew.
             drawing = None;
             exponents = norms.iter().map(|&norm| bounding_exponent(norm)).collect();
         }
+    }
+
+    /// With the residual cell by cell, in another look at the data, where products leave too little of it.
+    fn with_exact_residual(&self, mut projections: Projections<R>, spectra: &FeatureSpectra<R>) -> Projections<R> {
+        let square = self.pass.row_norms.iter().map(|norm| norm * norm).sum();
+        if is_cancelled::<R>(projections.squared_residual(), square) {
+            projections.set_squared_residual(self.explicit_residual(spectra));
+        }
+        projections
+    }
+
+    fn explicit_residual(&self, spectra: &FeatureSpectra<R>) -> f64 {
+        let (data, n_bands) = (self.pass.data, self.pass.data.layout().bands_here().len());
+        let mut slots = vec![0.0; data.layout().tiles().owned().len() * n_bands];
+        let tiles = data.layout().tiles().owned().map(|tile| (tile, spectra.tile(tile)));
+        let places = tiles.zip(slots.chunks_mut(n_bands.max(1)));
+        let new_scratch = || (pulp::Arch::new(), Vec::new());
+        share(places, new_scratch, |(arch, left), ((tile, features), slots)| {
+            let (width, mut rows, mut first) = (data.tiles().width(tile), data.tile(tile), 0);
+            for ((_, band), slot) in data.layout().bands_here().zip(slots) {
+                let (now, later) = rows.split_at(band.len() * width);
+                let entries = &self.entries;
+                *slot = arch.dispatch(Explicit { rows: now, first, width, entries, features, left });
+                (rows, first) = (later, first + band.len());
+            }
+        });
+        self.add_slots(&slots, 0).0
     }
 
     /// One pass with assumed exponents of the features' norms; returns the true norms too.
@@ -396,25 +427,26 @@ impl<R: Real> Visit<'_, R> {
         let Scratch { arch, packed, small_gram, products, with_data, gram, .. } = scratch;
         packed.pack(features, k, width);
         let (data, entries, factors) = (self.pass.data, &self.entries, data_factors);
+        multiply(small_gram, View::new(features, k, width), View::new(features, k, width).t());
         let (mut rows, mut first) = (data.tile(place.tile), 0);
         let (residuals, norms) = place.slots.split_at_mut(data.layout().bands_here().len());
-        for ((_, band), residual) in data.layout().bands_here().zip(residuals) {
+        for (((_, band), residual), of_loadings) in data.layout().bands_here().zip(residuals).zip(&self.grams) {
             let (rows_of_band, later) = rows.split_at(band.len() * width);
-            *residual = arch.dispatch(ProjectRows {
+            let crossed = arch.dispatch(ProjectRows {
                 rows: rows_of_band,
                 first,
                 width,
                 entries,
-                features,
                 packed,
                 products,
                 sums: with_data,
                 factors,
             });
+            let explained = of_loadings.iter().zip(&*small_gram).map(|(w, s)| w * s.to_f64()).sum::<f64>();
+            *residual = crossed + explained;
             (rows, first) = (later, first + band.len());
         }
         if data.tiles().speaks() {
-            multiply(small_gram, View::new(features, k, width), View::new(features, k, width).t());
             gram.add_rows(0, small_gram, gram_factors);
             norms.iter_mut().enumerate().for_each(|(j, norm)| *norm = small_gram[j * k + j].to_f64());
         }

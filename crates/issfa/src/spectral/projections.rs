@@ -141,6 +141,10 @@ impl<R> Projections<R> {
         self.squared_residual
     }
 
+    pub(super) fn set_squared_residual(&mut self, squared_residual: f64) {
+        self.squared_residual = squared_residual;
+    }
+
     /// Whether [`Projections::row`] and [`Projections::gram`] may be read.
     pub fn features_are_fresh(&self) -> bool {
         self.features_fresh

@@ -1,9 +1,10 @@
-//! The loops over one tile, compiled for the machine's vectors: `W'Y`, the draw, and projection with residual.
+//! The loops over one tile, compiled for the machine's vectors: `W'Y`, the draw, and projection.
 //!
 //! They are plain loops inside `with_simd`, which the dispatcher instantiates with the instructions that the machine has.
 //! Order and rounding do not depend on them.
 
 use super::products::{Packed, ROWS};
+use super::residual::{add_squares, with_products};
 use super::sums::{Factors, FixedSums};
 use crate::numeric::linalg::Real;
 use crate::spectral::{Entry, Layout, Loadings, SpectralData};
@@ -13,7 +14,7 @@ use pulp::{Simd, WithSimd};
 const ROW_BLOCK: usize = 128;
 
 /// Modes that are worked on at a time in registers.
-const PIECE: usize = 64;
+pub const PIECE: usize = 64;
 
 /// `B = W'Y` at one tile. A block of rows stays in cache while each feature adds up its rows, a piece of the tile in
 /// registers.
@@ -107,8 +108,9 @@ impl<R: Real> RowEntries<R> {
         RowEntries { starts, entries }
     }
 
+    /// Of one of these rows.
     #[inline(always)]
-    fn of(&self, row: usize) -> &[(u32, R)] {
+    pub fn of(&self, row: usize) -> &[(u32, R)] {
         &self.entries[self.starts[row]..self.starts[row + 1]]
     }
 }
@@ -225,14 +227,13 @@ impl<R: Real> WithSimd for DrawOneByOne<'_, R> {
     }
 }
 
-/// Adds a tile's share of `Y S'` of a band of rows to `sums` and returns its share of the squared residual, a few rows at a time.
+/// Adds a tile's share of `Y S'` of a band of rows to `sums`, a few rows at a time, and returns that of `|Y|^2 - 2 W (Y S')'`.
 pub struct ProjectRows<'a, R> {
     pub rows: &'a [R],
     /// Where they start among the rows of `entries` and `sums`.
     pub first: usize,
     pub width: usize,
     pub entries: &'a RowEntries<R>,
-    pub features: &'a [R],
     pub packed: &'a Packed<R>,
     pub products: &'a mut [R],
     pub sums: &'a mut FixedSums,
@@ -244,23 +245,24 @@ impl<R: Real> WithSimd for ProjectRows<'_, R> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> f64 {
-        let ProjectRows { width, features, first, .. } = self;
-        let mut squares = [0.0; PIECE];
+        let ProjectRows { width, first, .. } = self;
+        let n_features = self.factors.n_cols();
+        let (mut squares, mut crossed) = ([0.0; PIECE], 0.0);
         for (group, rows) in self.rows.chunks(ROWS * width).enumerate() {
-            let products = &mut self.products[..rows.len() / width * self.factors.n_cols()];
+            let products = &mut self.products[..rows.len() / width * n_features];
             self.packed.inner_products(rows, products);
             self.sums.add_rows(first + group * ROWS, products, self.factors);
-            let later = self.rows.get((group + 1) * ROWS * width..).unwrap_or_default();
-            let entries = |row: usize| self.entries.of(first + group * ROWS + row);
-            add_squared_residuals(rows, later, features, width, entries, &mut squares);
+            add_squares(rows, self.rows.get((group + 1) * ROWS * width..).unwrap_or_default(), &mut squares);
+            let entries = (0..rows.len() / width).map(|row| self.entries.of(first + group * ROWS + row));
+            crossed += with_products(n_features, products, entries);
         }
-        squares.iter().sum()
+        squares.iter().sum::<f64>() + crossed
     }
 }
 
 /// Asks the machine to bring numbers nearer that will be needed soon; it changes nothing else.
 #[inline(always)]
-fn prefetch<R>(values: &[R]) {
+pub fn prefetch<R>(values: &[R]) {
     #[cfg(target_arch = "x86_64")]
     for line in values.chunks(64 / size_of::<R>()) {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
@@ -269,47 +271,4 @@ fn prefetch<R>(values: &[R]) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = values;
-}
-
-/// Adds `(y - w S)^2` of some rows at one tile to `lanes`. A piece of all features stays in the first cache while the rows
-/// go by, and a piece of a row in registers while features are taken off. Meanwhile the `later` rows are fetched.
-#[inline(always)]
-fn add_squared_residuals<'a, R: Real>(
-    rows: &[R],
-    later: &[R],
-    features: &[R],
-    width: usize,
-    entries: impl Fn(usize) -> &'a [(u32, R)],
-    lanes: &mut [f64; PIECE],
-) {
-    let n_rows = rows.len() / width;
-    for first in (0..width / PIECE * PIECE).step_by(PIECE) {
-        let piece = |from: &[R], at: usize| -> [R; PIECE] {
-            from[at * width + first..at * width + first + PIECE].try_into().expect("a piece of a tile")
-        };
-        let mut squares = [R::zero(); PIECE];
-        for row in 0..n_rows {
-            prefetch(later.get(row * width + first..row * width + first + PIECE).unwrap_or_default());
-            let mut residual = piece(rows, row);
-            for &(feature, minus) in entries(row) {
-                let feature = piece(features, feature as usize);
-                for v in 0..PIECE {
-                    residual[v] = feature[v].mul_add(minus, residual[v]);
-                }
-            }
-            for v in 0..PIECE {
-                squares[v] = residual[v].mul_add(residual[v], squares[v]);
-            }
-        }
-        for v in 0..PIECE {
-            lanes[v] += squares[v].to_f64();
-        }
-    }
-    for row in 0..n_rows {
-        for mode in width / PIECE * PIECE..width {
-            let take_off =
-                |r: R, &(feature, minus): &(u32, R)| features[feature as usize * width + mode].mul_add(minus, r);
-            lanes[mode % PIECE] += entries(row).iter().fold(rows[row * width + mode], take_off).to_f64().powi(2);
-        }
-    }
 }
