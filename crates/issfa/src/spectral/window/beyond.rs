@@ -46,7 +46,7 @@ impl<'a, R: Real> Beyond<'a, R> {
     /// With w a draw from the prior and `d = x - w` inside, what is drawn is `w + y` outside, where y solves `H_oo y = - H_oi d`.
     /// A draw that is not near enough is none: what is not finite the chain reports.
     pub fn redraw(&self, image: &mut [R], stream: &mut Stream) {
-        let drawn = self.from_prior(stream);
+        let drawn = self.prior_image(stream);
         let moved = self.solve(self.pull(image, &drawn), MOST_STEPS);
         for &site in &self.window.outside {
             let x = moved.as_ref().map_or(f64::NAN, |moved| drawn[site] + moved[site]);
@@ -57,7 +57,7 @@ impl<'a, R: Real> Beyond<'a, R> {
     /// Whether few steps are enough, and lead where they say, by a trial with a draw from the prior in the place of a feature: it
     /// knows of the law that is drawn from, and of no feature.
     pub fn is_quick(&self, stream: &mut Stream) -> bool {
-        let drawn = self.from_prior(stream);
+        let drawn = self.prior_image(stream);
         let pull = self.pull(&vec![R::zero(); drawn.len()], &drawn);
         self.solve(pull.clone(), FEW_STEPS).is_some_and(|found| {
             let residual = self.residual(&found, &pull);
@@ -68,7 +68,7 @@ impl<'a, R: Real> Beyond<'a, R> {
     }
 
     /// An image from the prior.
-    fn from_prior(&self, stream: &mut Stream) -> Vec<f64> {
+    fn prior_image(&self, stream: &mut Stream) -> Vec<f64> {
         let mut drawn = vec![0.0; self.exact.variances.len()];
         normals::fill(stream, &mut drawn);
         drawn.iter_mut().zip(&self.exact.variances).for_each(|(x, variance)| *x *= variance.sqrt());
