@@ -10,7 +10,7 @@ function wantsLog(low, high) {
 
 // Steps of what can only be whole: there is no rank, row or number of features between two.
 const WHOLE = Array.from({ length: 30 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
-const isWhole = (values) => values.every((value) => value === null || Number.isInteger(value));
+const isWhole = (values) => values.every((value) => value === null || (Number.isInteger(value) && Math.abs(value) < 1e9));
 
 // A tick with as many digits as tell it from its neighbours.
 function tickLabel(tick, step, log) {
@@ -26,6 +26,17 @@ function tickLabel(tick, step, log) {
   return figure(tick, Math.max(1, Math.min(9, Math.floor(Math.log10(Math.abs(tick)) + 1e-9) - power + more)));
 }
 
+// Ends of a scale that ticks can be set between: no closer together than figures tell apart, no further than powers of ten that ticks
+// are made for. Beyond these no number of ticks would do.
+function withinReach([low, high], log) {
+  if (log) {
+    const first = Math.min(Math.max(low, 1e-20), 1e19);
+    return [first, Math.max(Math.min(high, 1e20), 10 * first)];
+  }
+  const more = Math.max(0, 1e-9 * Math.max(Math.abs(low), Math.abs(high)) - (high - low)) / 2;
+  return [low - more, high + more];
+}
+
 // Room for the longest label; panels beside each other are alike where labels are short.
 const widthOfLabels = (_, labels) => Math.max(68, 18 + 7 * Math.max(0, ...(labels ?? []).map((text) => text.length)));
 
@@ -33,13 +44,15 @@ const widthOfLabels = (_, labels) => Math.max(68, 18 + 7 * Math.max(0, ...(label
 function lineChart(host, { x, series, marks = [], height = 150, log = false, range = null, xLabel = "", xName = xLabel || "x", yLabel = "", second = false, logX = false, label }) {
   const clean = (values) => Array.from(values, (value) => (isFinite(value) ? value : null));
   const data = [Array.from(x), ...series.map((one) => clean(one.values))];
+  const ends = range || (log ? (_, low, high) => uPlot.rangeLog(low, high, 10, false) : null);
+  const scale = ends ? { range: (...asked) => withinReach(ends(...asked), log) } : {};
   const steps = (values, log) => (!log && isWhole(values) ? { incrs: WHOLE } : {});
   const axis = { stroke: inkOf("--quiet"), grid: { stroke: inkOf("--line"), width: 1 }, ticks: { stroke: inkOf("--line"), width: 1 }, font: "11px system-ui, sans-serif" };
   const options = {
     width: Math.max(200, host.clientWidth || 600), height,
     legend: { show: series.length > 1, live: true },
     cursor: { points: { size: 5 } },
-    scales: { x: { time: false, distr: logX ? 3 : 1 }, y: { distr: log ? 3 : 1, ...(range ? { range } : {}) }, ...(second ? { second: { range: [0, 1] } } : {}) },
+    scales: { x: { time: false, distr: logX ? 3 : 1 }, y: { distr: log ? 3 : 1, ...scale }, ...(second ? { second: { range: [0, 1] } } : {}) },
     axes: [{ ...axis, label: xLabel || undefined, labelSize: 16, size: xLabel ? 30 : 26, labelFont: axis.font, space: 60, ...steps(data[0], logX) },
       { ...axis, size: widthOfLabels, space: height < 160 ? 18 : 30, ...steps(data.slice(1).flat(), log), label: yLabel || undefined, labelSize: 14, labelFont: axis.font, values: (_, ticks, axis, space, step) => ticks.map((tick) => (tick === null ? "" : tickLabel(tick, step, log))) }],
     series: [{ label: xName }, ...series.map((one, at) => ({

@@ -368,6 +368,24 @@ class Alive(Pages):
         self.assertEqual((said.count("event: reset"), said.count("event: trace")), (1, 1), "it is not read anew again and again")
         self.assertIsNone(watch.poll())
 
+    def test_traces_of_any_scale_are_drawn(self):
+        issfa(Folder.path, "fit", "sim/observations.npy", "--grid", "12x10", "--sweeps", 1, "--out", "extreme")
+        trace = Folder.path / "extreme/trace.csv"
+        names, first = (line.split(",") for line in trace.read_text().splitlines())
+        # Sweeps that no checkpoint knows of yet: numbers that only their last bit tells apart, and of very many orders of magnitude.
+        next_to = repr(float(np.nextafter(float(first[names.index("noise_variance")]), 2.0)))
+        with trace.open("a") as out:
+            for sweep in range(2, 12):
+                now = {"sweep": str(sweep), "noise_variance": next_to, "theta_1": "1e-45", "theta_2": "1e40"}
+                out.write(",".join(now.get(name, value) for name, value in zip(names, first)) + "\n")
+        _, address = self.watch("extreme")
+        page = self.open(address, offline=False)
+        self.until(page, "Number(document.documentElement.dataset.drawnSweep) === 11")
+        page.wait_for_timeout(300)
+        charts = page.eval_on_selector_all(".traces .plot canvas", "all => all.map((one) => new Set(one.getContext('2d').getImageData(0, 0, one.width, one.height).data).size)")
+        self.assertGreater(min(charts), 2, "each has been drawn")
+        self.assertEqual(self.problems, [])
+
     def fit(self, run, *more):
         # As slow as a fit that one would watch.
         rows = np.random.default_rng(7).normal(0, 1, (300, 40, 40)).astype(np.float32)
