@@ -14,27 +14,30 @@ const isWhole = (values) => values.every((value) => value === null || (Number.is
 
 // A tick with as many digits as tell it from its neighbours.
 function tickLabel(tick, step, log) {
-  if (log) {
-    // The ends of a scale are ticks too, round or not.
-    const first = tick / 10 ** Math.floor(Math.log10(tick) + 1e-9);
-    return Math.abs(first - Math.round(first)) < 1e-6 ? figure(tick) : "";
-  }
-  if (tick === 0 || !step) return figure(tick);
+  if (log || tick === 0 || !step) return figure(tick);
   const power = Math.floor(Math.log10(step) + 1e-9);
   // Steps of 2.5 have a digit more.
   const more = Math.abs(Math.round(step / 10 ** power) - step / 10 ** power) > 1e-6 ? 2 : 1;
   return figure(tick, Math.max(1, Math.min(9, Math.floor(Math.log10(Math.abs(tick)) + 1e-9) - power + more)));
 }
 
-// Ends of a scale that ticks can be set between: no closer together than figures tell apart, no further than powers of ten that ticks
-// are made for. Beyond these no number of ticks would do.
+// Ends of a scale that can be told apart, or that are powers of ten which charts are made for.
 function withinReach([low, high], log) {
   if (log) {
-    const first = Math.min(Math.max(low, 1e-20), 1e19);
-    return [first, Math.max(Math.min(high, 1e20), 10 * first)];
+    const [first, last] = [Math.min(Math.max(low, 1e-20), 1e19), Math.min(high, 1e20)];
+    return [first, last > first ? last : 10 * first];
   }
   const more = Math.max(0, 1e-9 * Math.max(Math.abs(low), Math.abs(high)) - (high - low)) / 2;
   return [low - more, high + more];
+}
+
+// Ticks of a scale by orders of magnitude: 1, 2, ... 9 of each. (uPlot adds up steps, and never ends from some ends on: 0.0098.)
+function logTicks(low, high) {
+  const ticks = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high) + 1e-9; power++) {
+    for (let first = 1; first < 10; first++) ticks.push(Number(`${first}e${power}`));
+  }
+  return ticks.filter((tick) => low <= tick && tick <= high);
 }
 
 // Room for the longest label; panels beside each other are alike where labels are short.
@@ -46,7 +49,7 @@ function lineChart(host, { x, series, marks = [], height = 150, log = false, ran
   const data = [Array.from(x), ...series.map((one) => clean(one.values))];
   const ends = range || (log ? (_, low, high) => uPlot.rangeLog(low, high, 10, false) : null);
   const scale = ends ? { range: (...asked) => withinReach(ends(...asked), log) } : {};
-  const steps = (values, log) => (!log && isWhole(values) ? { incrs: WHOLE } : {});
+  const steps = (values, log) => (log ? { splits: (_, axis, low, high) => logTicks(low, high) } : isWhole(values) ? { incrs: WHOLE } : {});
   const axis = { stroke: inkOf("--quiet"), grid: { stroke: inkOf("--line"), width: 1 }, ticks: { stroke: inkOf("--line"), width: 1 }, font: "11px system-ui, sans-serif" };
   const options = {
     width: Math.max(200, host.clientWidth || 600), height,

@@ -372,11 +372,12 @@ class Alive(Pages):
         issfa(Folder.path, "fit", "sim/observations.npy", "--grid", "12x10", "--sweeps", 1, "--out", "extreme")
         trace = Folder.path / "extreme/trace.csv"
         names, first = (line.split(",") for line in trace.read_text().splitlines())
-        # Sweeps that no checkpoint knows of yet: numbers that only their last bit tells apart, and of very many orders of magnitude.
+        # Sweeps that no checkpoint knows of yet: numbers that only their last bit tells apart, of very many orders of magnitude, and
+        # with an end from which steps that are added up lead nowhere.
         next_to = repr(float(np.nextafter(float(first[names.index("noise_variance")]), 2.0)))
         with trace.open("a") as out:
             for sweep in range(2, 12):
-                now = {"sweep": str(sweep), "noise_variance": next_to, "theta_1": "1e-45", "theta_2": "1e40"}
+                now = {"sweep": str(sweep), "noise_variance": next_to, "theta_1": ("1e-45", "1e40")[sweep % 2], "theta_2": ("0.0108", "5000")[sweep % 2]}
                 out.write(",".join(now.get(name, value) for name, value in zip(names, first)) + "\n")
         _, address = self.watch("extreme")
         page = self.open(address, offline=False)
