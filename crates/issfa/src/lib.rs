@@ -50,20 +50,17 @@
 
 pub use issfa_base::{comm, data, error, noise, structure};
 use issfa_base::{figures, numeric, rng};
+use issfa_sampler::{chain, compiled, kernels, model, spectral};
 
-mod chain;
 pub mod choose;
 pub mod evaluate;
 pub mod fit;
-mod kernels;
-mod model;
 pub mod new_rows;
 mod pca;
 pub mod report;
 pub mod run;
 pub mod selftest;
 pub mod simulation;
-mod spectral;
 pub mod summary;
 
 pub use data::confounds::Confounds;

@@ -7,7 +7,7 @@ use crate::kernels::{Kernel, Phase, Turn};
 use crate::model::{
     Entry, GammaPrior, InverseGammaPrior, Model, NormalPrior, Priors, State, WeightMeanPrior, simulate,
 };
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::rng::{Purpose, Streams};
 use crate::spectral::{BAND, Projections, SpectralData, Window};
 use crate::structure::{Curve, Direction, Spectrum, Structure, expression};
@@ -34,7 +34,7 @@ impl Subject {
         }
     }
 
-    fn apply<R: Real>(
+    fn apply<R: Sampled>(
         &self,
         model: &mut Model<R>,
         state: &mut State<R>,
@@ -49,7 +49,7 @@ impl Subject {
             }
         };
         for kernel in kernels {
-            kernel.update(model, state, projections, turn);
+            R::update(*kernel, model, state, projections, turn);
         }
     }
 
@@ -121,7 +121,7 @@ impl Tiny {
     }
 
     /// Complete data, or what the mask and the holes leave of them.
-    fn model<R: Real>(&self, data: SpectralData<R>, spectrum: &Spectrum, priors: &Priors) -> Model<R> {
+    fn model<R: Sampled>(&self, data: SpectralData<R>, spectrum: &Spectrum, priors: &Priors) -> Model<R> {
         if self.mask.is_empty() && self.holes.is_empty() {
             return Model::new(data.in_bands(self.band), spectrum.clone(), priors.clone());
         }
@@ -180,7 +180,7 @@ pub const STATISTICS: [&str; 21] = [
     "features x ln ibp repulsion",
 ];
 
-fn statistics<R: Real>(model: &Model<R>, state: &State<R>) -> [f64; STATISTICS.len()] {
+fn statistics<R: Sampled>(model: &Model<R>, state: &State<R>) -> [f64; STATISTICS.len()] {
     let (mut explained, mut residual) = (0.0, 0.0);
     for row in 0..state.loadings.n_rows() {
         let mean = simulate::noiseless_row(state, row);
@@ -302,7 +302,7 @@ pub fn run(tiny: &Tiny, subject: &Subject, seed: u64, repeats: u64) -> Report {
 }
 
 /// The same with data and features stored in either precision.
-pub fn run_in<R: Real>(tiny: &Tiny, subject: &Subject, seed: u64, repeats: u64) -> Report {
+pub fn run_in<R: Sampled>(tiny: &Tiny, subject: &Subject, seed: u64, repeats: u64) -> Report {
     let apply = |model: &mut Model<R>, state: &mut State<R>, projections: &mut Projections<R>, turn: &Turn| {
         subject.apply(model, state, projections, turn);
     };
@@ -319,7 +319,7 @@ struct Trial<'a, R, F> {
     stored: PhantomData<R>,
 }
 
-impl<R: Real, F> Trial<'_, R, F>
+impl<R: Sampled, F> Trial<'_, R, F>
 where
     F: Fn(&mut Model<R>, &mut State<R>, &mut Projections<R>, &Turn) + Sync,
 {

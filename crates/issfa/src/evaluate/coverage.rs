@@ -14,7 +14,7 @@ use crate::model::{Entry, State};
 use crate::new_rows::scatter::Scatter;
 use crate::new_rows::{Effort, Known, RowMeans, all_of, infer};
 use crate::noise::levels_of_rows;
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Streams};
 use crate::run::draws::Draw;
@@ -82,7 +82,7 @@ impl Counts {
 }
 
 /// Compares the latest draws of a fit with the truth.
-pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
+pub fn coverage<R: Sampled>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
     let draws = fitted.draws()?;
     let Some((n, rank)) = calibrated(draws.len()) else { return Ok(Coverage::default()) };
     let latest = draws.len() - n..draws.len();
@@ -112,7 +112,7 @@ pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
         let scatter = fitted.scatter(&state, None);
         let tails = fitted.settings().weight_tails();
         let known = Known { state: &state, tails, means: &feature_means, scatter: scatter.as_ref(), left_out: &[] };
-        let (rows, _) = infer(&noisy, &known, Effort::ONE_DRAW, &streams, &all_of(&noisy));
+        let (rows, _) = R::infer(&noisy, &known, Effort::ONE_DRAW, &streams, &all_of(&noisy));
         let signals = known.scatter.map(|scatter| fitted.images(&signals(&known, scatter, &rows, &streams)));
         for ((row, means), level) in rows.iter().enumerate().zip(&levels) {
             let cells = match &signals {
@@ -131,7 +131,7 @@ pub fn coverage<R: Real>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> {
 
 /// A draw of `w S` of every row given the row and its weights, features integrated out: at a mode its mean is
 /// `w m + g (y - w m)` and its variance `g s2`, with `g = q / (s2 + q)`.
-fn signals<R: Real>(known: &Known<R>, scatter: &Scatter<R>, rows: &[RowMeans], streams: &Streams) -> FeatureSpectra<R> {
+fn signals<R: Sampled>(known: &Known<R>, scatter: &Scatter<R>, rows: &[RowMeans], streams: &Streams) -> FeatureSpectra<R> {
     let mut signals = vec![Vec::new(); rows.len()];
     let noise = known.state.noise_variance;
     let work = |_: &mut (), (row, (means, signal)): (usize, (&RowMeans, &mut Vec<f64>))| {
@@ -157,11 +157,11 @@ struct Matched {
 }
 
 impl Matched {
-    fn new<R: Real>(fitted: &Fitted, truth: &Truth, latest: Range<usize>) -> Result<Matched> {
+    fn new<R: Sampled>(fitted: &Fitted, truth: &Truth, latest: Range<usize>) -> Result<Matched> {
         let mut n_present = vec![0; fitted.found().features.means.len()];
         for at in latest.clone() {
             let state = fitted.draws()?.read::<R>(at)?.state;
-            let places = fitted.places(&unit_images(&state.features, &fitted.shown()));
+            let places = fitted.places(&R::images(&state.features, &fitted.shown()));
             places.into_iter().flatten().for_each(|column| n_present[column] += 1);
         }
         let present: Vec<bool> = n_present.into_iter().map(|n| n == latest.len()).collect();
@@ -184,8 +184,8 @@ impl Matched {
         Ok(Matched { columns, counts: Counts::new(values) })
     }
 
-    fn add<R: Real>(&mut self, state: &State<R>, fitted: &Fitted) {
-        let images = unit_images(&state.features, &fitted.shown());
+    fn add<R: Sampled>(&mut self, state: &State<R>, fitted: &Fitted) {
+        let images = R::images(&state.features, &fitted.shown());
         let places = fitted.places(&images);
         let n_sites = fitted.mask.n_columns();
         for (at, &column) in self.columns.iter().enumerate() {

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::new_rows::transform::{CenterNew, NewRowSettings};
 use crate::new_rows::{Effort, FeaturesAre, feature_terms, infer_row};
 use crate::noise::{Filter, levels_of_rows};
-use crate::numeric::linalg::{Real, View, multiply};
+use crate::compiled::Sampled;
+use crate::numeric::linalg::{View, multiply};
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Streams};
 use crate::run::draws::Draw;
@@ -188,7 +189,7 @@ fn predict_in(fitted: &Fitted, how: &NewRowSettings, rows: Vec<Row>) -> Result<V
     }
 }
 
-fn predict<R: Real>(fitted: &Fitted, how: &NewRowSettings, mut rows: Vec<Row>) -> Result<Vec<Row>> {
+fn predict<R: Sampled>(fitted: &Fitted, how: &NewRowSettings, mut rows: Vec<Row>) -> Result<Vec<Row>> {
     let draws = fitted.draws()?;
     for number in 0..draws.len() {
         how.heed()?;
@@ -274,7 +275,7 @@ fn prepare<'a>(
 }
 
 /// Adds one draw's predictions; `G_t` and `C_t` leave the cells that are not seen out.
-fn add_predictions<R: Real>(
+fn add_predictions<R: Sampled>(
     draw: &Draw<R>,
     fitted: &Fitted,
     streams: &Streams,

@@ -4,7 +4,8 @@
 use crate::data::Observations;
 use crate::data::preprocess::MeansOf;
 use crate::error::Result;
-use crate::numeric::linalg::{Real, View, cholesky, multiply, solve_cholesky};
+use crate::compiled::Sampled;
+use crate::numeric::linalg::{View, cholesky, multiply, solve_cholesky};
 use crate::numeric::workers::share;
 use crate::pca;
 use crate::rng::{Purpose, Streams};
@@ -44,7 +45,7 @@ struct Components {
 impl Baseline {
     /// Of prepared training rows; cells that are missing count as 0. `share_hidden` of the cells are hidden to choose the
     /// dimension.
-    pub fn fit<R: Real>(training: &Observations, fitted: &Fitted, share_hidden: f64, seed: u64) -> Result<Baseline> {
+    pub fn fit<R: Sampled>(training: &Observations, fitted: &Fitted, share_hidden: f64, seed: u64) -> Result<Baseline> {
         let (n_rows, n_columns) = (training.n_rows(), training.n_columns());
         let mut data = SpectralData::<R>::zeros(n_rows, Tiles::whole(n_columns));
         let covariates = training.covariates();
@@ -68,7 +69,7 @@ impl Baseline {
 
 /// The dimension with the least error on hidden cells of training rows that were left out. Parts are stretches of rows that
 /// follow each other, since neighbours in a series are alike.
-fn choose<R: Real>(data: &SpectralData<R>, share_hidden: f64, seed: u64) -> usize {
+fn choose<R: Sampled>(data: &SpectralData<R>, share_hidden: f64, seed: u64) -> usize {
     let n = data.n_rows();
     let mut errors = vec![0.0; DIMENSIONS.len()];
     let n_folds = FOLDS.min(n);
@@ -104,8 +105,8 @@ fn choose<R: Real>(data: &SpectralData<R>, share_hidden: f64, seed: u64) -> usiz
 }
 
 impl Components {
-    fn of<R: Real>(data: &SpectralData<R>) -> Components {
-        let found = pca::components(data, DIMENSIONS[DIMENSIONS.len() - 1]);
+    fn of<R: Sampled>(data: &SpectralData<R>) -> Components {
+        let found = R::components(data, DIMENSIONS[DIMENSIONS.len() - 1]);
         let (d, n_columns, n_rows) = (found.spectra.n_features(), data.n_modes(), data.n_rows() as f64);
         let images: Vec<f64> = (0..d).flat_map(|component| found.spectra.feature(component)).collect();
         let mut gram = vec![0.0; d * d];

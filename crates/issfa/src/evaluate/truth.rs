@@ -9,7 +9,7 @@ use crate::model::State;
 use crate::new_rows::FeaturesAre;
 use crate::new_rows::transform::NewRowSettings;
 use crate::numeric::eigen::symmetric_eigen;
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::pca;
 use crate::run::settings::Precision;
 use crate::simulation::Simulation;
@@ -73,7 +73,7 @@ pub fn evaluate(fitted: &Fitted, simulation_folder: &Path) -> Result<TruthReport
     }
 }
 
-fn compare<R: Real>(fitted: &Fitted, simulation_folder: &Path) -> Result<TruthReport> {
+fn compare<R: Sampled>(fitted: &Fitted, simulation_folder: &Path) -> Result<TruthReport> {
     let simulation = Simulation::read(simulation_folder)?;
     let (structure, spectrum) = simulation.check(&Shelf::of(simulation_folder, &simulation.graphs))?;
     let (_, truth) = read_npy_f32(&simulation_folder.join("truth_features.npy"))?;
@@ -129,12 +129,12 @@ fn compare<R: Real>(fitted: &Fitted, simulation_folder: &Path) -> Result<TruthRe
 }
 
 /// The features of the last kept draw as unit images.
-fn final_sample<R: Real>(fitted: &Fitted) -> Result<Vec<Vec<f32>>> {
+fn final_sample<R: Sampled>(fitted: &Fitted) -> Result<Vec<Vec<f32>>> {
     let state = {
         let draws = fitted.draws()?;
         draws.read::<R>(draws.len() - 1)?.state
     };
-    let images = unit_images(&state.features, &fitted.shown());
+    let images = R::images(&state.features, &fitted.shown());
     Ok(images.into_iter().map(|image| image.values).collect())
 }
 
@@ -155,10 +155,10 @@ fn recovery_error(cosines: &[f64]) -> f64 {
 }
 
 /// Rows of a file as they are: spectra, or by site under a mask.
-fn raw_rows<R: Real>(path: &Path, structure: &Arc<Structure>, mask: &Mask) -> Result<SpectralData<R>> {
+fn raw_rows<R: Sampled>(path: &Path, structure: &Arc<Structure>, mask: &Mask) -> Result<SpectralData<R>> {
     let mut observations = Observations::open(&[path.to_path_buf()])?;
     observations.set_mask(mask.clone());
-    Ok(all_rows(&observations, structure, &Preprocessing::nothing(), None)?.data)
+    Ok(R::all_rows(&observations, structure, &Preprocessing::nothing(), None)?.data)
 }
 
 fn heldout_error(fitted: &Fitted, folder: &Path) -> Result<f64> {
@@ -175,12 +175,12 @@ fn heldout_error(fitted: &Fitted, folder: &Path) -> Result<f64> {
     Ok(sum / (observations.n_rows() * observations.n_columns()) as f64)
 }
 
-fn pca_error<R: Real>(mask: &Mask, structure: &Arc<Structure>, folder: &Path) -> Result<f64> {
+fn pca_error<R: Sampled>(mask: &Mask, structure: &Arc<Structure>, folder: &Path) -> Result<f64> {
     let rows = |name: &str| raw_rows::<R>(&folder.join(name), structure, mask);
     let (heldout, truth) = (rows("heldout.npy")?, rows("truth_heldout.npy")?);
-    let components = pca::components(&rows("observations.npy")?, PCA_DIMENSION);
+    let components = R::components(&rows("observations.npy")?, PCA_DIMENSION);
     let d = components.spectra.n_features();
-    let (noisy, clean) = (pca::scores(&components, &heldout), pca::scores(&components, &truth));
+    let (noisy, clean) = (R::scores(&components, &heldout), R::scores(&components, &truth));
     // With orthonormal components the error is what the truth has outside them plus the error of the scores.
     let outside: f64 = (0..truth.n_rows()).map(|row| truth.row(row).iter().map(|x| x * x).sum::<f64>()).sum::<f64>()
         - clean.iter().map(|x| x * x).sum::<f64>();
@@ -192,7 +192,7 @@ fn pca_error<R: Real>(mask: &Mask, structure: &Arc<Structure>, folder: &Path) ->
 /// The posterior mean of the features for known weights, noise and theta, as unit images.
 ///
 /// True features were normalised, so the prior precision of mode v is `h_v sum_u 1/h_u`.
-fn oracle_features<R: Real>(
+fn oracle_features<R: Sampled>(
     simulation: &Simulation,
     training: &SpectralData<R>,
     structure: &Structure,
@@ -213,7 +213,7 @@ fn oracle_features<R: Real>(
             (0..n_rows).map(|t| (t, along(t))).collect()
         })
         .collect();
-    let statistics = weighted_rows(training, &rotated);
+    let statistics = R::weighted(training, &rotated);
     let h = spectrum.precisions(&simulation.theta);
     let total: f64 = h.iter().map(|h| 1.0 / h).sum();
     let noise = simulation.noise.max(1e-300);
@@ -247,7 +247,7 @@ fn mean_features(fitted: &Fitted) -> f64 {
     kept.iter().sum::<f64>() / kept.len() as f64
 }
 
-fn mean_kurtosis<R: Real>(fitted: &Fitted) -> Result<f64> {
+fn mean_kurtosis<R: Sampled>(fitted: &Fitted) -> Result<f64> {
     let draws = fitted.draws()?;
     let mut sum = 0.0;
     for at in 0..draws.len() {
@@ -256,8 +256,8 @@ fn mean_kurtosis<R: Real>(fitted: &Fitted) -> Result<f64> {
     Ok(sum / draws.len() as f64)
 }
 
-fn draw_kurtosis<R: Real>(state: &State<R>, fitted: &Fitted) -> f64 {
-    let norms: Vec<f64> = unit_images(&state.features, &fitted.shown()).iter().map(|image| image.norm).collect();
+fn draw_kurtosis<R: Sampled>(state: &State<R>, fitted: &Fitted) -> f64 {
+    let norms: Vec<f64> = R::images(&state.features, &fitted.shown()).iter().map(|image| image.norm).collect();
     let counts = state.loadings.counts();
     let rows = state.loadings.rows().iter().enumerate();
     let entries = rows.flat_map(|(row, entries)| {

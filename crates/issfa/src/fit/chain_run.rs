@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::kernels::features;
 use crate::model::{Model, State};
 use crate::new_rows;
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::run::checkpoint::{self, Checkpoint, Counters};
 use crate::run::draws::{self, Draws};
 use crate::run::trace::TraceRow;
@@ -61,7 +61,7 @@ pub(super) enum Next {
 }
 
 impl Account {
-    fn new<R: Real>(prepared: &Prepared<R>) -> Account {
+    fn new<R: Sampled>(prepared: &Prepared<R>) -> Account {
         Account {
             posterior: Posterior::new(prepared.about.with_reconstruction()),
             counters: Counters::default(),
@@ -71,7 +71,7 @@ impl Account {
         }
     }
 
-    fn save<R: Real>(&mut self, chain: u32, sweep: u64, state: &State<R>, sink: &mut dyn Sink) -> Result<()> {
+    fn save<R: Sampled>(&mut self, chain: u32, sweep: u64, state: &State<R>, sink: &mut dyn Sink) -> Result<()> {
         let bundle = checkpoint::encode(&self.fingerprint, sweep, state, &self.posterior, &self.counters);
         let start = Instant::now();
         sink.save(chain, self.posterior.n_kept, bundle)?;
@@ -104,7 +104,7 @@ impl Account {
 }
 
 /// Where a chain is to go on, with what is accumulated about it, on rank 0; nowhere if it is to begin.
-fn earlier<R: Real>(
+fn earlier<R: Sampled>(
     prepared: &Prepared<R>,
     number: u32,
     sink: &mut Option<Box<dyn Sink>>,
@@ -137,11 +137,11 @@ fn earlier<R: Real>(
 }
 
 /// A state with all features in one place and at all modes, on rank 0 alone.
-fn gathered<R: Real>(model: &Model<R>, coarse: Option<&Coarse<R>>, state: &State<R>) -> Option<State<R>> {
-    coarse.map_or_else(|| state.gathered(model.data.sharing()), |coarse| coarse.gathered(state))
+fn gathered<R: Sampled>(model: &Model<R>, coarse: Option<&Coarse<R>>, state: &State<R>) -> Option<State<R>> {
+    coarse.map_or_else(|| state.gathered(model.data.sharing()), |coarse| R::coarse_gathered(coarse, state))
 }
 
-impl<'a, R: Real> ChainRun<'a, R> {
+impl<'a, R: Sampled> ChainRun<'a, R> {
     /// From its checkpoint, or from the beginning.
     pub fn start(
         prepared: &'a Prepared<R>,
@@ -156,7 +156,7 @@ impl<'a, R: Real> ChainRun<'a, R> {
             let Position { sweep, mut state } = ranks::hand_out(&prepared.model, checkpoint)?;
             let coarse = prepared.coarse_after(sweep);
             if let Some(coarse) = &coarse {
-                state = coarse.take(state, &prepared.model);
+                state = R::coarse_take(coarse, state, &prepared.model);
             }
             (account, coarse, Position { sweep, state })
         } else {
@@ -234,8 +234,8 @@ impl<'a, R: Real> ChainRun<'a, R> {
         }
         let sent_before = self.model().data.sharing().traffic().n_bytes;
         let (model, info) = match &self.coarse {
-            Some(coarse) => (&coarse.model, self.chain.coarse_step(&coarse.model, &self.schedule)?),
-            None => (&prepared.model, self.chain.step(&prepared.model, &self.schedule)?),
+            Some(coarse) => (&coarse.model, R::coarse_step(&mut self.chain, &coarse.model, &self.schedule)?),
+            None => (&prepared.model, R::step(&mut self.chain, &prepared.model, &self.schedule)?),
         };
         let sent = model.data.sharing().traffic().n_bytes - sent_before;
         let mut row = TraceRow::new(model, &self.chain.state, &info, prepared.units());
@@ -261,17 +261,17 @@ impl<'a, R: Real> ChainRun<'a, R> {
     fn take_in_all_modes(&mut self) {
         let Some(coarse) = self.coarse.take() else { return };
         let (state, sweep) = (self.chain.state.clone(), self.chain.sweep);
-        self.chain = Chain::new(coarse.give_back(state, &self.prepared.model), sweep);
+        self.chain = Chain::new(R::coarse_give_back(&coarse, state, &self.prepared.model), sweep);
     }
 
     /// The mean squared residual of the rows left out, on rank 0.
     fn heldout_residual(&self) -> Option<f64> {
         let prepared = self.prepared;
-        let means = features::conditional_means(&prepared.model, &self.chain.state);
+        let means = R::conditional_means(&prepared.model, &self.chain.state);
         let means = means.gathered(prepared.model.comm.as_ref())?;
         let streams = self.schedule.streams(self.chain.sweep);
         let (data, tails) = (prepared.heldout.as_ref()?, prepared.model.priors.weight_tails);
-        let residual = new_rows::mean_squared_residual(data, &self.chain.state, tails, &means, &streams);
+        let residual = R::mean_squared_residual(data, &self.chain.state, tails, &means, &streams);
         Some(prepared.units().noise_variance(residual))
     }
 
@@ -282,12 +282,12 @@ impl<'a, R: Real> ChainRun<'a, R> {
         self.n_kept += 1;
         let settings = &about.checked.settings;
         let means = Draws::retains(self.n_kept, settings.keep_draws)
-            .then(|| features::conditional_means(&prepared.model, &self.chain.state).gathered(comm));
+            .then(|| R::conditional_means(&prepared.model, &self.chain.state).gathered(comm));
         // Where nothing is shared, the state is whole as it is.
         let gathered = if comm.size() > 1 { self.chain.state.gathered(prepared.model.data.sharing()) } else { None };
         let (Some(account), Some(sink)) = (&mut self.account, sink) else { return Ok(()) };
         let state = gathered.as_ref().unwrap_or(&self.chain.state);
-        account.posterior.add(state, &about.shown(), settings.exceed);
+        R::add_to(&mut account.posterior, state, &about.shown(), settings.exceed);
         if let Some(means) = means.flatten() {
             let start = Instant::now();
             sink.draw(self.number, self.n_kept, draws::encode(state, &means, self.chain.sweep))?;

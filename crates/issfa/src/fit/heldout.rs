@@ -5,7 +5,7 @@ use crate::data::preprocess::MeansOf;
 use crate::data::{Missing, Observations, Preprocessing, Rows};
 use crate::error::{Error, Result, Verb, action, setting};
 use crate::noise::{Filter, RowNoise, levels_of_new_rows};
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::run::inputs;
 use crate::run::settings::Settings;
 use crate::spectral::load::{Loaded, all_rows};
@@ -38,7 +38,7 @@ pub(super) fn heldout_checksum(rows: &Rows, settings: &Settings) -> Result<Optio
 }
 
 /// Loads them as new rows: under the training rows' mask, centred by the means of all of them, filtered at their own level.
-pub(super) fn load_heldout<R: Real>(
+pub(super) fn load_heldout<R: Sampled>(
     rows: &Rows,
     training: &Observations,
     structure: &Arc<Structure>,
@@ -66,5 +66,5 @@ pub(super) fn load_heldout<R: Real>(
     let levels = filter.map(|filter| levels_of_new_rows(filter, &observations, &as_new, recipe, MeansOf::Run));
     let levels = levels.transpose()?.unwrap_or_default();
     let noise = filter.map(|filter| RowNoise { filter, levels: &levels });
-    all_rows(&observations, structure, &as_new, noise)
+    R::all_rows(&observations, structure, &as_new, noise)
 }

@@ -5,7 +5,7 @@ use crate::data::{Mask, Missing, Observations, Rows, memory};
 use crate::error::{Error, Result};
 use crate::kernels::few_rows;
 use crate::noise::Sample;
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::run::settings::{Checked, Settings, Start};
 use crate::spectral::{BAND, Cut, Layout, TILE, n_behind};
 use std::path::Path;
@@ -84,7 +84,7 @@ pub(super) fn room_for_rows(observations: &Observations, bytes: usize, checked: 
 
 /// Whether room for the data may be made while rows are still read: where their number is known, there is memory for many times
 /// it, and a thread to spare.
-pub(super) fn may_be_ahead<R: Real>(rows: &Rows, observations: &Observations, checked: &Checked) -> bool {
+pub(super) fn may_be_ahead<R: Sampled>(rows: &Rows, observations: &Observations, checked: &Checked) -> bool {
     const PLENTY: u64 = 8;
     let settings = &checked.settings;
     let all_take_part = settings.mask.is_none() && rows.mask.is_none() && settings.missing != Missing::Impute;
@@ -139,7 +139,7 @@ fn too_tight(checked: &Checked, (n_rows, n_columns): (usize, usize), needed: u64
 }
 
 /// Refuses rows that cannot fit before they are read for their checksums: by the sites that are sure to take part.
-pub(super) fn check_memory<R: Real>(
+pub(super) fn check_memory<R: Sampled>(
     rows: &Rows,
     observations: &Observations,
     settings: &Settings,

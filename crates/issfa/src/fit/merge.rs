@@ -9,7 +9,7 @@ use crate::data::read::npy::read_npy_f32;
 use crate::error::{Error, Result, Verb, action, setting};
 use crate::noise::Reference;
 use crate::numeric::files::{copy_file, create_folder};
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Belongings, Checkpoint};
 use crate::run::checksums::{Checksums, seal};
@@ -216,7 +216,7 @@ impl Merge {
     }
 
     /// Brings a chain into its new folder, all but the results that depend on the other chains; returns what it has found.
-    fn bring<R: Real>(&self, at: usize, out: &Path) -> Result<(Posterior, Found)> {
+    fn bring<R: Sampled>(&self, at: usize, out: &Path) -> Result<(Posterior, Found)> {
         let (source, folder) = (&self.chains[at], &Run::chain_folder(out, at as u32 + 1));
         let run = &self.runs[source.run];
         let results = self.new_results(out, at);

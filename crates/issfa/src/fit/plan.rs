@@ -9,7 +9,7 @@ use crate::fit::{Prepared, Request, memory_needed};
 use crate::kernels::unique_features::offers;
 use crate::kernels::{Kernel, pair_rotation};
 use crate::kernels::{features, few_rows};
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::run::inputs;
 use crate::run::settings::{Checked, Precision};
 pub use crate::spectral::{BAND, TILE};
@@ -149,7 +149,7 @@ pub fn plan(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> R
     }
 }
 
-fn plan_in<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> Result<Plan> {
+fn plan_in<R: Sampled>(rows: &Rows, checked: &Checked, shelf: &Shelf, wanted: &Wanted) -> Result<Plan> {
     let mut checked = checked.clone();
     let mut observations = inputs::open(rows, &checked.settings)?;
     let structure = checked.structure(observations.path(), observations.grid(), observations.n_sites(), shelf)?;
@@ -283,7 +283,7 @@ impl Planned<'_> {
 }
 
 /// Loads the first rows, starts a chain as the fit would, and times two sweeps after a first one.
-fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<Measured> {
+fn measure<R: Sampled>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize) -> Result<Measured> {
     const SWEEPS: u64 = 2;
     let mut slice = checked.clone();
     (slice.settings.spill, slice.settings.memory, slice.memory) = (None, None, None);
@@ -294,12 +294,12 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
     let load_seconds = start.elapsed().as_secs_f64();
     let mut schedule = prepared.about.schedule(1);
     (schedule.burn_in, schedule.rounds) = (0, 1);
-    let mut chain = Chain::new(crate::chain::init::k_means(&prepared.model, 15, 0, 1), 0);
-    let first = chain.step(&prepared.model, &schedule)?;
+    let mut chain = Chain::new(R::apart(&prepared.model, 15, 0, 1), 0);
+    let first = R::step(&mut chain, &prepared.model, &schedule)?;
     let (mut kernels, mut fastest, mut n_features) = (BTreeMap::new(), BTreeMap::new(), 0.0);
     let (mut proposals, mut turned_pairs, mut asked) = (0.0, 0.0, 0.0);
     let streams = schedule.streams(chain.sweep);
-    let is_given = features::is_drawn_given_inside(&prepared.model, &chain.state, &streams);
+    let is_given = R::is_drawn_given_inside(&prepared.model, &chain.state, &streams);
     let joint_one_in = if is_given { features::JOINT_ONE_IN } else { 1 };
     if !prepared.model.domain.is_whole() {
         // The first sweep's features are drawn jointly, as they are every so many sweeps, or outside alone.
@@ -310,7 +310,7 @@ fn measure<R: Real>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: usize
     }
     for _ in 0..SWEEPS {
         n_features += chain.state.n_features() as f64 / SWEEPS as f64;
-        let info = chain.step(&prepared.model, &schedule)?;
+        let info = R::step(&mut chain, &prepared.model, &schedule)?;
         proposals += f64::from(info.of(Kernel::UniqueFeatures).proposed) / SWEEPS as f64;
         turned_pairs += f64::from(info.of(Kernel::PairRotation).accepted) / SWEEPS as f64;
         asked += f64::from(info.of(Kernel::FewRows).proposed) / SWEEPS as f64;

@@ -17,7 +17,7 @@ use crate::kernels::Kernel;
 use crate::model::{Model, State};
 use crate::noise::{Filter, Reference, RowNoise, Sample};
 use crate::numeric::bytes::{Bundle, Stored};
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::run::checkpoint;
 use crate::run::codec::{put_preprocessing, take_preprocessing};
 use crate::run::folder::Run;
@@ -141,7 +141,7 @@ fn check_scale(path: &Path, preprocessing: &Preprocessing, findings: &Findings) 
     Err(Error::malformed(path, problem))
 }
 
-impl<R: Real> Prepared<R> {
+impl<R: Sampled> Prepared<R> {
     /// Checks, prepares and loads rows.
     pub fn load(request: Request) -> Result<Prepared<R>> {
         let Request { rows, mut checked, shelf, ranks, earlier, watch, keep_first } = request;
@@ -238,14 +238,14 @@ impl<R: Real> Prepared<R> {
             (None, None) => Place::Memory,
         };
         let Loaded { data, domain, row_means } =
-            training_rows(&observations, &structure, &preprocessing, row_noise, place, &comm, ranks.band)?;
+            R::training_rows(&observations, &structure, &preprocessing, row_noise, place, &comm, ranks.band)?;
         let mut spectrum = Spectrum::new(&structure, &checked.curve);
         if let Some(filter) = &filter {
             spectrum = spectrum.with_factors(filter.powers().to_vec());
         }
         let measured = filter.as_ref().map(|filter| &filter.reference().findings);
         let priors = checked.priors(&spectrum, unit(&preprocessing, filter.as_deref()), findings.n_cells, measured)?;
-        let mut model = Model::with(data, domain, spectrum, priors, comm.clone());
+        let mut model = R::model(data, domain, spectrum, priors, comm.clone());
         set_up(&mut model, settings)?;
         let theta = model.spectrum.parameter_names();
         let record = known.record(&observations, &structure, theta, &preprocessing, &findings, &noise);
@@ -283,7 +283,7 @@ impl<R: Real> Prepared<R> {
     /// What a chain looks at that has done so many sweeps, while its start is coarse. After the last sweep of that kind its
     /// state is still a coarse one.
     pub(super) fn coarse_after(&self, sweep: u64) -> Option<Coarse<R>> {
-        self.about.checked.coarse_sweeps().filter(|n_coarse| sweep <= *n_coarse).and_then(|_| Coarse::of(&self.model))
+        self.about.checked.coarse_sweeps().filter(|n_coarse| sweep <= *n_coarse).and_then(|_| R::coarse_of(&self.model))
     }
 
     /// Where a chain starts that is never coarse.
@@ -301,8 +301,8 @@ impl<R: Real> Prepared<R> {
         let About { checked, record, ranks: who, .. } = &self.about;
         let ChainStream { seed, chain } = record.stream(checked.settings.seed, chain);
         match &checked.init {
-            Init::KMeans(n) => Ok(init::apart(model, n.saturating_mul(times), seed, chain)),
-            Init::Empty => Ok(init::empty(model)),
+            Init::KMeans(n) => Ok(R::apart(model, n.saturating_mul(times), seed, chain)),
+            Init::Empty => Ok(R::empty(model)),
             Init::Run(folder) => {
                 let state = (who.own.rank() == 0).then(|| self.state_of_run(folder)).transpose()?;
                 let (_, whole) = ranks::broadcast_state(&self.model, state.map(|state| (0, state)))?;
@@ -505,7 +505,7 @@ fn open_rows(rows: &Rows, checked: &mut Checked, keep_first: Option<usize>) -> R
 }
 
 /// Gives a model what the settings say about its sweeps.
-fn set_up<R: Real>(model: &mut Model<R>, settings: &Settings) -> Result<()> {
+fn set_up<R: Sampled>(model: &mut Model<R>, settings: &Settings) -> Result<()> {
     let one_by_one = settings.sweep.kernels.contains(&Kernel::FeaturesOneByOne);
     if !model.domain.is_whole() && one_by_one {
         let (mask, impute) = (setting("mask"), setting("missing").to("impute"));

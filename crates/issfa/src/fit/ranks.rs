@@ -8,7 +8,7 @@ use crate::comm::{Comm, Solo};
 use crate::error::{Error, Result, setting};
 use crate::model::{Model, State};
 use crate::numeric::bytes::{Bundle, Element, Stored};
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::run::checkpoint::Checkpoint;
 use crate::run::codec::{put_state, take_state};
 use crate::run::held::Held;
@@ -142,7 +142,7 @@ pub(super) fn told(comm: &dyn Comm, look: impl FnOnce() -> bool) -> bool {
 }
 
 /// Gives every rank its part of the state that rank 0 has read.
-pub(super) fn hand_out<R: Real>(model: &Model<R>, checkpoint: Option<Checkpoint<R>>) -> Result<Position<R>> {
+pub(super) fn hand_out<R: Sampled>(model: &Model<R>, checkpoint: Option<Checkpoint<R>>) -> Result<Position<R>> {
     let comm = model.comm.as_ref();
     let position = checkpoint.map(|Checkpoint { sweep, state, .. }| Position { sweep, state });
     match (comm.size(), position) {
@@ -155,7 +155,7 @@ pub(super) fn hand_out<R: Real>(model: &Model<R>, checkpoint: Option<Checkpoint<
 }
 
 /// The state of rank 0, whole, on every rank.
-pub(super) fn broadcast_state<R: Real>(model: &Model<R>, known: Option<(u64, State<R>)>) -> Result<(u64, State<R>)> {
+pub(super) fn broadcast_state<R: Sampled>(model: &Model<R>, known: Option<(u64, State<R>)>) -> Result<(u64, State<R>)> {
     let comm = model.comm.as_ref();
     let mut bytes = known.map_or_else(Vec::new, |(sweep, state)| {
         let mut bundle = Bundle::default();
@@ -169,7 +169,7 @@ pub(super) fn broadcast_state<R: Real>(model: &Model<R>, known: Option<(u64, Sta
 }
 
 /// The part of a whole state that belongs where the data are. Under a mask every rank has all features.
-pub(super) fn own_part<R: Real>(model: &Model<R>, mut state: State<R>) -> State<R> {
+pub(super) fn own_part<R: Sampled>(model: &Model<R>, mut state: State<R>) -> State<R> {
     state.features = model.domain.own_part(state.features, model.data.tiles());
     state.loadings = state.loadings.part(model.data.rows_here());
     state
@@ -178,7 +178,7 @@ pub(super) fn own_part<R: Real>(model: &Model<R>, mut state: State<R>) -> State<
 /// Compares what all ranks have with that of rank 0, the loadings of rows with those of the first rank that holds them, and,
 /// where several ranks hold the same tiles, the features there with those of the first; and settles what comes next: a stop
 /// that any rank was asked for; else as the clock of rank 0 says.
-pub(super) fn agree<R: Real>(sharing: &Sharing, chain: &Chain<R>, own: Next) -> Result<Next> {
+pub(super) fn agree<R: Sampled>(sharing: &Sharing, chain: &Chain<R>, own: Next) -> Result<Next> {
     let (comm, layout) = (sharing.all(), sharing.layout());
     if comm.size() == 1 {
         return Ok(own);

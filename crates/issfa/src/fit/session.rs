@@ -12,7 +12,7 @@ use crate::chain::Posterior;
 use crate::data::Rows;
 use crate::error::{Error, Result, Verb, action};
 use crate::model::State;
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::pca::evidence::{self, EvidenceCurve};
 use crate::run::draws::{DrawsPlace, KeptDraws};
 use crate::run::folder::{Output, Run};
@@ -70,7 +70,7 @@ struct Task<R> {
 }
 
 fn load(request: Request) -> Result<Box<dyn Engine>> {
-    fn task<R: Real>(request: Request) -> Result<Box<dyn Engine>> {
+    fn task<R: Sampled>(request: Request) -> Result<Box<dyn Engine>> {
         let prepared = Prepared::<R>::load(request)?;
         Ok(Box::new(Task { prepared, start: None, is_new: false, chains: BTreeMap::new(), found: None }))
     }
@@ -355,7 +355,7 @@ fn join(own: &mut BTreeMap<u32, (Account, Arc<Found>)>, about: &About, sink: &mu
     Ok(Arc::new(all))
 }
 
-impl<R: Real> Engine for Task<R> {
+impl<R: Sampled> Engine for Task<R> {
     fn about(&self) -> &About {
         &self.prepared.about
     }

@@ -8,7 +8,7 @@ use super::{Ending, Observer};
 use crate::data::{Array, memory};
 use crate::error::{Error, Result};
 use crate::numeric::bytes::{Bundle, Stored};
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::draws::DrawsPlace;
@@ -35,7 +35,7 @@ pub(super) fn n_at_once(about: &About, n_chains: usize, bytes: usize) -> usize {
 }
 
 /// Runs chains to their end, or until they are told to stop, and says how each of them ended.
-pub(super) fn run<R: Real>(
+pub(super) fn run<R: Sampled>(
     chains: &mut [ChainRun<R>],
     watcher: &mut Watcher,
     sink: &mut Option<Box<dyn Sink>>,

@@ -13,7 +13,8 @@ use crate::data::{Array, Covariates, Detrend, Observations, Rows};
 use crate::error::{Error, Result, setting};
 use crate::model::State;
 use crate::noise::levels_of_new_rows;
-use crate::numeric::linalg::{Real, View, multiply};
+use crate::compiled::Sampled;
+use crate::numeric::linalg::{View, multiply};
 use crate::numeric::workers::share;
 use crate::rng::Streams;
 use crate::run::draws::Draw;
@@ -273,7 +274,7 @@ impl Fitted {
     }
 
     /// Rows that begin with `first_row` of all; they are used up.
-    fn transform_batch<R: Real>(&self, rows: &mut [f64], first_row: usize, way: Way) -> Result<Batch> {
+    fn transform_batch<R: Sampled>(&self, rows: &mut [f64], first_row: usize, way: Way) -> Result<Batch> {
         let n_sites = self.mask.n_columns();
         let n_rows = rows.len() / n_sites;
         let keys: Vec<u64> = match way.how.apart {
@@ -307,7 +308,7 @@ impl Fitted {
         Ok(batch)
     }
 
-    fn add_draw<R: Real>(
+    fn add_draw<R: Sampled>(
         &self,
         draw: &Draw<R>,
         parts: &[Part<R>],
@@ -316,7 +317,7 @@ impl Fitted {
         sums: &mut Sums,
     ) {
         let (state, ids) = (&draw.state, self.ids());
-        let images = unit_images(&state.features, &self.shown());
+        let images = R::images(&state.features, &self.shown());
         let places = self.places(&images);
         let is_left_out = |column: &Option<usize>| column.is_some_and(|column| how.drop.contains(&ids[column]));
         let left_out: Vec<bool> = places.iter().map(is_left_out).collect();
@@ -326,7 +327,7 @@ impl Fitted {
         let mut means = vec![RowMeans::default(); sums.reconstruction.n_rows()];
         for part in parts {
             let keys: Vec<u64> = part.rows.iter().map(|&row| keys[row]).collect();
-            let (of_part, _) = infer(&part.loaded, &known, Effort::FULL, streams, &keys);
+            let (of_part, _) = R::infer(&part.loaded, &known, Effort::FULL, streams, &keys);
             part.rows.iter().zip(of_part).for_each(|(&row, own)| means[row] = own);
         }
         self.add_weights((&images, &places), &means, sums);
@@ -334,14 +335,14 @@ impl Fitted {
     }
 
     /// Spectra by column of the mask, in the user's units, one after the other.
-    pub fn images<R: Real>(&self, spectra: &FeatureSpectra<R>) -> Vec<f64> {
+    pub fn images<R: Sampled>(&self, spectra: &FeatureSpectra<R>) -> Vec<f64> {
         let mut images = self.prepared_images(spectra);
         images.chunks_exact_mut(self.mask.n_columns()).for_each(|image| self.preprocessing.to_units(image));
         images
     }
 
     /// Spectra by column of the mask, in the units of prepared rows, one after the other.
-    pub fn prepared_images<R: Real>(&self, spectra: &FeatureSpectra<R>) -> Vec<f64> {
+    pub fn prepared_images<R: Sampled>(&self, spectra: &FeatureSpectra<R>) -> Vec<f64> {
         let n_columns = self.mask.n_columns();
         let mut images = vec![0.0; spectra.n_features() * n_columns];
         share(images.chunks_exact_mut(n_columns).enumerate(), Vec::new, |scratch, (feature, image)| {
@@ -351,7 +352,7 @@ impl Fitted {
     }
 
     /// Spectra by column of the mask, in the sampler's units, one after the other.
-    pub fn at_sites<R: Real>(&self, spectra: &FeatureSpectra<R>) -> Vec<f64> {
+    pub fn at_sites<R: Sampled>(&self, spectra: &FeatureSpectra<R>) -> Vec<f64> {
         let n_columns = self.mask.n_columns();
         let mut images = vec![0.0; spectra.n_features() * n_columns];
         share(images.chunks_exact_mut(n_columns).enumerate(), Vec::new, |scratch, (feature, image)| {
@@ -379,7 +380,7 @@ impl Fitted {
 
     /// Prepared rows with noise of these levels as the model takes them; NaN is a cell that was not observed. The rows are
     /// used up.
-    pub fn load<R: Real>(&self, rows: &mut [f64], levels: &[f64]) -> Loaded<R> {
+    pub fn load<R: Sampled>(&self, rows: &mut [f64], levels: &[f64]) -> Loaded<R> {
         let n_columns = self.mask.n_columns();
         let holes: Vec<Vec<u32>> = rows.chunks_exact(n_columns).map(holes_of).collect();
         let domain = Domain::new(&self.structure, self.mask.sites(), holes);
@@ -403,7 +404,7 @@ impl Fitted {
     }
 
     /// How a draw's features scatter about their means, where they are integrated out.
-    pub fn scatter<R: Real>(&self, state: &State<R>, asked: Option<FeaturesAre>) -> Option<Scatter<R>> {
+    pub fn scatter<R: Sampled>(&self, state: &State<R>, asked: Option<FeaturesAre>) -> Option<Scatter<R>> {
         if self.features_are(asked) == FeaturesAre::AtTheirMeans {
             return None;
         }
@@ -411,12 +412,12 @@ impl Fitted {
         if let Some(filter) = &self.noise {
             spectrum = spectrum.with_factors(filter.powers().to_vec());
         }
-        Some(Scatter::new(state, &spectrum.precisions(&state.theta())))
+        Some(R::scatter(state, &spectrum.precisions(&state.theta())))
     }
 
     /// Prepared rows as the model takes them: those that are whole apart from those that are not, so that what is found for a
     /// row does not depend on others.
-    fn parts<R: Real>(&self, rows: &mut [f64], levels: &[f64]) -> Vec<Part<R>> {
+    fn parts<R: Sampled>(&self, rows: &mut [f64], levels: &[f64]) -> Vec<Part<R>> {
         let n_columns = self.mask.n_columns();
         let is_whole = |row: &usize| !rows[row * n_columns..(row + 1) * n_columns].iter().any(|x| x.is_nan());
         let (whole, others): (Vec<usize>, Vec<usize>) = (0..rows.len() / n_columns).partition(is_whole);
@@ -526,7 +527,7 @@ impl Sums {
     }
 
     /// Adds what the features of a draw explain of the rows, but for those that are left out.
-    fn add_reconstructions<R: Real>(&mut self, known: &Known<R>, means: &[RowMeans]) {
+    fn add_reconstructions<R: Sampled>(&mut self, known: &Known<R>, means: &[RowMeans]) {
         let (n_rows, k) = (means.len(), known.state.n_features());
         let shown = |row: &RowMeans, j: usize| if known.left_out[j] { 0.0 } else { row.weights[j] };
         let weights: Vec<R> = means.iter().flat_map(|row| (0..k).map(|j| R::from_f64(shown(row, j)))).collect();

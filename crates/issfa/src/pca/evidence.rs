@@ -6,7 +6,7 @@
 use super::smaller_gram;
 use crate::error::{Error, Result};
 use crate::numeric::eigen::symmetric_eigenvalues;
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::numeric::table::Format;
 use crate::run::checksums::{Checksums, seal};
 use crate::spectral::SpectralData;
@@ -46,10 +46,10 @@ pub struct EvidenceCurve {
 
 impl EvidenceCurve {
     /// The curve of some data, whose numbers are to be multiplied by `unit`.
-    pub fn of<R: Real>(data: &SpectralData<R>, unit: f64) -> EvidenceCurve {
+    pub fn of<R: Sampled>(data: &SpectralData<R>, unit: f64) -> EvidenceCurve {
         let dimension = data.n_rows().min(data.n_modes());
         let n_samples = data.n_rows().max(data.n_modes());
-        let mut eigenvalues = symmetric_eigenvalues(&smaller_gram(data), dimension);
+        let mut eigenvalues = symmetric_eigenvalues(&R::smaller_gram(data), dimension);
         eigenvalues.reverse();
         eigenvalues.iter_mut().for_each(|x| *x = x.max(0.0) * unit * unit / n_samples as f64);
         let ln_evidence = ln_evidence(&eigenvalues, n_samples);

@@ -13,7 +13,7 @@ use crate::figures::lines::{LinePanel, Mark, Series, panels};
 use crate::figures::ticks::{Scale, number};
 use crate::new_rows::transform::NewRowSettings;
 use crate::noise::{Filter, RowNoise};
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::numeric::workers::share;
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::settings::Precision;
@@ -96,7 +96,7 @@ pub fn forget_damaged_evidence(run: &Path) -> Result<()> {
 /// Computes the eigenvalues and the evidence of a fit that does not have them, from its rows: those of its inputs, unless
 /// they are given.
 pub fn add_evidence(fitted: &mut Fitted, rows: Option<Rows>) -> Result<()> {
-    fn curve<R: Real>(fitted: &Fitted, rows: Option<Rows>) -> Result<EvidenceCurve> {
+    fn curve<R: Sampled>(fitted: &Fitted, rows: Option<Rows>) -> Result<EvidenceCurve> {
         let observations = fitted.training_rows(rows)?;
         let (n_rows, n_sites) = (fitted.record.n_rows as u64, observations.n_columns() as u64);
         let needed = n_rows * n_sites * R::BYTES as u64 + 3 * 8 * n_rows.min(n_sites).pow(2);

@@ -10,7 +10,7 @@ use crate::error::{Error, Result, Verb, action, setting};
 use crate::model::State;
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::files::create_folder;
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -81,7 +81,7 @@ pub fn exists(chain_folder: &Path) -> bool {
 }
 
 /// A chain at rest as named arrays, for the run with this fingerprint.
-pub fn encode<R: Real>(
+pub fn encode<R: Sampled>(
     fingerprint: &str,
     sweep: u64,
     state: &State<R>,
@@ -156,7 +156,7 @@ pub fn belongings(stored: &Stored) -> Result<Belongings> {
 }
 
 /// What a checkpoint of the run with this fingerprint holds.
-pub fn decode<R: Real>(
+pub fn decode<R: Sampled>(
     stored: &Stored,
     fingerprint: &str,
     sizes: &Sizes,
@@ -209,7 +209,7 @@ pub fn peek(chain_folder: &Path) -> Result<(u64, Counters)> {
 }
 
 /// The state alone, of a run with these sizes: to start another chain from.
-pub fn load_state<R: Real>(chain_folder: &Path, sizes: &Sizes) -> Result<State<R>> {
+pub fn load_state<R: Sampled>(chain_folder: &Path, sizes: &Sizes) -> Result<State<R>> {
     let stored = open(chain_folder)?;
     if stored.text("precision")? != R::NAME {
         let problem = format!("was written with another {} than {}", setting("precision"), R::NAME);

@@ -8,11 +8,11 @@ use crate::data::regression::RunFit;
 use crate::error::Result;
 use crate::model::{Entry, Loadings, State};
 use crate::numeric::bytes::{Bundle, Stored};
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::spectral::{FeatureSpectra, SpectralData, Tiles};
 
 /// Puts features x modes into a bundle.
-pub fn put_spectra<R: Real>(bundle: &mut Bundle, name: &str, spectra: &FeatureSpectra<R>) {
+pub fn put_spectra<R: Sampled>(bundle: &mut Bundle, name: &str, spectra: &FeatureSpectra<R>) {
     let (k, n_modes) = (spectra.n_features(), spectra.tiles().n_modes);
     bundle.put_parts(name, &[k, n_modes], (0..k).map(|feature| spectra.stored(feature)));
 }
@@ -58,7 +58,7 @@ fn check_length(stored: &Stored, name: &str, found: usize, expected: usize) -> R
 }
 
 /// Takes features x modes out again.
-pub fn take_spectra<R: Real>(stored: &Stored, name: &str, n_modes: usize) -> Result<FeatureSpectra<R>> {
+pub fn take_spectra<R: Sampled>(stored: &Stored, name: &str, n_modes: usize) -> Result<FeatureSpectra<R>> {
     let ([k, found], values) = stored.table::<R>(name)?;
     // Before anything is made of that size.
     check_length(stored, name, found, n_modes)?;
@@ -70,7 +70,7 @@ pub fn take_spectra<R: Real>(stored: &Stored, name: &str, n_modes: usize) -> Res
 }
 
 /// Puts a state into a bundle.
-pub fn put_state<R: Real>(bundle: &mut Bundle, state: &State<R>) {
+pub fn put_state<R: Sampled>(bundle: &mut Bundle, state: &State<R>) {
     let k = state.n_features();
     put_spectra(bundle, "features", &state.features);
     bundle.put("feature_ids", &[k], &state.feature_ids);
@@ -91,7 +91,7 @@ pub fn put_state<R: Real>(bundle: &mut Bundle, state: &State<R>) {
 }
 
 /// Takes a state out again.
-pub fn take_state<R: Real>(stored: &Stored, n_modes: usize) -> Result<State<R>> {
+pub fn take_state<R: Sampled>(stored: &Stored, n_modes: usize) -> Result<State<R>> {
     let features = take_spectra(stored, "features", n_modes)?;
     let k = features.n_features();
     let state = State {
@@ -139,7 +139,7 @@ fn take_loadings(stored: &Stored, k: usize) -> Result<Loadings> {
 }
 
 /// Takes the state of a run with these sizes out again.
-pub fn take_state_of<R: Real>(stored: &Stored, sizes: &Sizes) -> Result<State<R>> {
+pub fn take_state_of<R: Sampled>(stored: &Stored, sizes: &Sizes) -> Result<State<R>> {
     let state = take_state(stored, sizes.n_modes)?;
     check_length(stored, "active_per_row", state.loadings.n_rows(), sizes.n_rows)?;
     check_length(stored, "ln_theta", state.ln_theta.len(), sizes.n_theta)?;

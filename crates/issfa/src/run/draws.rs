@@ -16,7 +16,7 @@ use crate::error::{Error, Result, Verb, action};
 use crate::model::State;
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::files::{create_folder, sync_folder};
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::spectral::FeatureSpectra;
 use std::collections::BTreeMap;
 use std::fs;
@@ -191,7 +191,7 @@ fn open_known(path: &Path, checksum: &str) -> Result<Stored> {
 }
 
 /// A state and the means of its features as named arrays.
-pub fn encode<R: Real>(state: &State<R>, feature_means: &FeatureSpectra<R>, sweep: u64) -> Bundle {
+pub fn encode<R: Sampled>(state: &State<R>, feature_means: &FeatureSpectra<R>, sweep: u64) -> Bundle {
     let mut bundle = Bundle::default();
     bundle.note("format", FORMAT.to_string());
     bundle.put("sweep", &[1], &[sweep]);
@@ -200,7 +200,7 @@ pub fn encode<R: Real>(state: &State<R>, feature_means: &FeatureSpectra<R>, swee
     bundle
 }
 
-fn decode<R: Real>(stored: &Stored, sizes: &Sizes) -> Result<Draw<R>> {
+fn decode<R: Sampled>(stored: &Stored, sizes: &Sizes) -> Result<Draw<R>> {
     check_format(stored)?;
     let state = take_state_of(stored, sizes)?;
     let feature_means: FeatureSpectra<R> = take_spectra(stored, "feature_means", sizes.n_modes)?;
@@ -262,7 +262,7 @@ impl KeptDraws {
     }
 
     /// One of them.
-    pub fn read<R: Real>(&self, at: usize) -> Result<Draw<R>> {
+    pub fn read<R: Sampled>(&self, at: usize) -> Result<Draw<R>> {
         match &self.place {
             DrawsPlace::Files(files) => decode(&open_known(&files[at].0, &files[at].1)?, &self.sizes),
             DrawsPlace::Memory(draws) => decode(draws.values().nth(at).expect("there are so many draws"), &self.sizes),
@@ -295,7 +295,7 @@ impl<'a> DrawsOfChains<'a> {
     }
 
     /// One of them.
-    pub fn read<R: Real>(&self, at: usize) -> Result<Draw<R>> {
+    pub fn read<R: Sampled>(&self, at: usize) -> Result<Draw<R>> {
         let (draws, at) = self.list[at];
         draws.read(at)
     }

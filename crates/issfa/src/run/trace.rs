@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::kernels::Kernel;
 use crate::model::{Model, State};
 use crate::numeric::files::{begin_anew, cut, sync_file, write_atomically};
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::numeric::table::{Format, Row};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -93,7 +93,7 @@ pub struct TraceRow {
 
 impl TraceRow {
     /// The row of a sweep just done.
-    pub fn new<R: Real>(model: &Model<R>, state: &State<R>, info: &SweepInfo, units: UserUnits) -> TraceRow {
+    pub fn new<R: Sampled>(model: &Model<R>, state: &State<R>, info: &SweepInfo, units: UserUnits) -> TraceRow {
         let n_cells = model.n_cells();
         let noise = units.noise_variance(state.noise_variance);
         let fit = info.squared_residual / state.noise_variance;

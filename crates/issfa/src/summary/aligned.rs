@@ -7,7 +7,7 @@ use crate::data::Array;
 use crate::data::preprocess::MeansOf;
 use crate::error::{Error, Result};
 use crate::model::State;
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::run::settings::Precision;
 
 /// A kept draw.
@@ -68,7 +68,7 @@ impl Fitted {
         Ok(Probe { row: (!empty.contains(&row)).then_some(fitted), column, run: run.unwrap_or(0) })
     }
 
-    fn aligned_draw<R: Real>(
+    fn aligned_draw<R: Sampled>(
         &self,
         chain: &ChainRecord,
         number: u32,
@@ -76,7 +76,7 @@ impl Fitted {
         probes: &[Probe],
     ) -> Result<AlignedDraw> {
         let state = chain.draws.read::<R>(at)?.state;
-        let images = unit_images(&state.features, &self.shown());
+        let images = R::images(&state.features, &self.shown());
         let means = &self.found().features.means;
         let mut features = vec![vec![0.0f32; self.mask.n_columns()]; means.len()];
         let mut present = vec![false; means.len()];
@@ -97,7 +97,7 @@ impl Fitted {
     }
 
     /// What the features of a draw, and the mean of the site, make of a cell.
-    fn value<R: Real>(&self, state: &State<R>, images: &[UnitImage], probe: Probe) -> f64 {
+    fn value<R: Sampled>(&self, state: &State<R>, images: &[UnitImage], probe: Probe) -> f64 {
         let Some(row) = probe.row else { return f64::NAN };
         let share = |entry: &crate::model::Entry| {
             let image = &images[entry.feature];

@@ -12,7 +12,7 @@ use crate::data::read::npy::read_npy_f32;
 use crate::data::{Array, Mask, Observations, Preprocessing, Rows};
 use crate::error::{Error, Result, Verb, action};
 use crate::noise::{Filter, Reference};
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Counters};
 use crate::run::checksums::Checksums;
@@ -353,10 +353,10 @@ impl Fitted {
         }
     }
 
-    fn visit_draws<R: Real>(&self, visit: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
+    fn visit_draws<R: Sampled>(&self, visit: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
         let (draws, n_sites, means) = (self.draws()?, self.structure.n_sites(), &self.found.features.means);
         for at in 0..draws.len() {
-            let images = unit_images(&draws.read::<R>(at)?.state.features, &self.shown());
+            let images = R::images(&draws.read::<R>(at)?.state.features, &self.shown());
             let mut values = vec![f32::NAN; means.len() * n_sites];
             for (image, place) in images.iter().zip(self.places(&images)) {
                 let Some(place) = place else { continue };

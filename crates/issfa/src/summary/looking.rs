@@ -9,7 +9,8 @@ use crate::data::nifti::Header;
 use crate::data::preprocess::MeansOf;
 use crate::error::Result;
 use crate::numeric::bytes::Stored;
-use crate::numeric::linalg::Real;
+use crate::compiled::Sampled;
+use crate::numeric::linalg::Real as _;
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint;
 use crate::run::folder::Run;
@@ -68,7 +69,7 @@ impl Fitted {
         checkpoint::open(&Run::chain_folder(&self.name(), chain))
     }
 
-    fn take_checkpoints<R: Real>(&mut self) -> Result<Standing> {
+    fn take_checkpoints<R: Sampled>(&mut self) -> Result<Standing> {
         let (fingerprint, sizes) = (self.recorded().fingerprint(), self.record.sizes());
         let with_reconstruction = self.settings().reconstruct;
         let mut kept = Vec::new();

@@ -9,7 +9,7 @@ pub mod ibp_repulsion;
 pub mod ibp_strength;
 mod images;
 pub mod local_precisions;
-pub(crate) mod metropolis;
+pub mod metropolis;
 pub mod noise;
 pub mod pair_rotation;
 pub mod rescale;
