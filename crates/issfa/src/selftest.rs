@@ -3,11 +3,11 @@
 //! Repeats are independent, so the standard error of each paired difference is honest. The whole sweep is tested as
 //! well as each kernel, because kernels that pass alone can fail together.
 
+use crate::compiled::Sampled;
 use crate::kernels::{Kernel, Phase, Turn};
 use crate::model::{
     Entry, GammaPrior, InverseGammaPrior, Model, NormalPrior, Priors, State, WeightMeanPrior, simulate,
 };
-use crate::compiled::Sampled;
 use crate::rng::{Purpose, Streams};
 use crate::spectral::{BAND, Projections, SpectralData, Window};
 use crate::structure::{Curve, Direction, Spectrum, Structure, expression};

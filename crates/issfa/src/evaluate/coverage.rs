@@ -6,15 +6,14 @@
 
 use super::truth::{FOUND, cosine};
 use crate::chain::matching::dot;
-use crate::chain::posterior::unit_images;
+use crate::compiled::Sampled;
 use crate::data::preprocess::MeansOf;
 use crate::error::Result;
 use crate::model::simulate::normal;
 use crate::model::{Entry, State};
 use crate::new_rows::scatter::Scatter;
-use crate::new_rows::{Effort, Known, RowMeans, all_of, infer};
+use crate::new_rows::{Effort, Known, RowMeans, all_of};
 use crate::noise::levels_of_rows;
-use crate::compiled::Sampled;
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Streams};
 use crate::run::draws::Draw;
@@ -131,7 +130,12 @@ pub fn coverage<R: Sampled>(fitted: &Fitted, truth: &Truth) -> Result<Coverage> 
 
 /// A draw of `w S` of every row given the row and its weights, features integrated out: at a mode its mean is
 /// `w m + g (y - w m)` and its variance `g s2`, with `g = q / (s2 + q)`.
-fn signals<R: Sampled>(known: &Known<R>, scatter: &Scatter<R>, rows: &[RowMeans], streams: &Streams) -> FeatureSpectra<R> {
+fn signals<R: Sampled>(
+    known: &Known<R>,
+    scatter: &Scatter<R>,
+    rows: &[RowMeans],
+    streams: &Streams,
+) -> FeatureSpectra<R> {
     let mut signals = vec![Vec::new(); rows.len()];
     let noise = known.state.noise_variance;
     let work = |_: &mut (), (row, (means, signal)): (usize, (&RowMeans, &mut Vec<f64>))| {

@@ -2,6 +2,7 @@
 //! probabilistic principal components.
 
 use super::probabilistic_pca::{Baseline, visible_products};
+use crate::compiled::Sampled;
 use crate::data::observations::Watch;
 use crate::data::preprocess::MeansOf;
 use crate::data::regression::{Regression, RunFit};
@@ -10,7 +11,6 @@ use crate::error::{Error, Result};
 use crate::new_rows::transform::{CenterNew, NewRowSettings};
 use crate::new_rows::{Effort, FeaturesAre, feature_terms, infer_row};
 use crate::noise::{Filter, levels_of_rows};
-use crate::compiled::Sampled;
 use crate::numeric::linalg::{View, multiply};
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Streams};

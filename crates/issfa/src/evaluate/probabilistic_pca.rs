@@ -1,13 +1,12 @@
 //! Hidden cells by probabilistic principal components: the mean of the hidden cells given the visible ones under
 //! `N(0, V (L - s I) V' + s I)`, with the number of components by cross-validation on the training rows.
 
+use crate::compiled::Sampled;
 use crate::data::Observations;
 use crate::data::preprocess::MeansOf;
 use crate::error::Result;
-use crate::compiled::Sampled;
 use crate::numeric::linalg::{View, cholesky, multiply, solve_cholesky};
 use crate::numeric::workers::share;
-use crate::pca;
 use crate::rng::{Purpose, Streams};
 use crate::spectral::load::lay_out;
 use crate::spectral::{SpectralData, Tiles};

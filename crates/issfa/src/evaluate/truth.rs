@@ -1,7 +1,7 @@
 //! Measures against a simulation's truth.
 
 use super::coverage::{Truth, coverage};
-use crate::chain::posterior::unit_images;
+use crate::compiled::Sampled;
 use crate::data::read::npy::{read_npy_f32, read_npy_f64};
 use crate::data::{Mask, Observations, Preprocessing, Rows};
 use crate::error::{Error, Result};
@@ -9,12 +9,9 @@ use crate::model::State;
 use crate::new_rows::FeaturesAre;
 use crate::new_rows::transform::NewRowSettings;
 use crate::numeric::eigen::symmetric_eigen;
-use crate::compiled::Sampled;
-use crate::pca;
 use crate::run::settings::Precision;
 use crate::simulation::Simulation;
-use crate::spectral::load::all_rows;
-use crate::spectral::{SpectralData, weighted_rows};
+use crate::spectral::SpectralData;
 use crate::structure::{Direction, Shelf, Spectrum, Structure};
 use crate::summary::Fitted;
 use serde::Serialize;

@@ -1,14 +1,14 @@
 //! Rows left out of a fit whose residual is traced.
 
+use crate::compiled::Sampled;
 use crate::data::nifti::space::check_same_place;
 use crate::data::preprocess::MeansOf;
 use crate::data::{Missing, Observations, Preprocessing, Rows};
 use crate::error::{Error, Result, Verb, action, setting};
 use crate::noise::{Filter, RowNoise, levels_of_new_rows};
-use crate::compiled::Sampled;
 use crate::run::inputs;
 use crate::run::settings::Settings;
-use crate::spectral::load::{Loaded, all_rows};
+use crate::spectral::load::Loaded;
 use crate::structure::Structure;
 use std::sync::Arc;
 

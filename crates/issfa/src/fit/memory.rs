@@ -1,11 +1,11 @@
 //! How much memory a fit needs, and where its data go so that it keeps to a bound.
 
 use crate::chain::coarse;
+use crate::compiled::Sampled;
 use crate::data::{Mask, Missing, Observations, Rows, memory};
 use crate::error::{Error, Result};
 use crate::kernels::few_rows;
 use crate::noise::Sample;
-use crate::compiled::Sampled;
 use crate::run::settings::{Checked, Settings, Start};
 use crate::spectral::{BAND, Cut, Layout, TILE, n_behind};
 use std::path::Path;

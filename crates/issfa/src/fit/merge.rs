@@ -3,13 +3,13 @@
 use super::denoised::join_reconstructions;
 use super::folder_sink::seal_reconstruction;
 use crate::chain::Posterior;
+use crate::compiled::Sampled;
 use crate::data::Mask;
 use crate::data::nifti::Header;
 use crate::data::read::npy::read_npy_f32;
 use crate::error::{Error, Result, Verb, action, setting};
 use crate::noise::Reference;
 use crate::numeric::files::{copy_file, create_folder};
-use crate::compiled::Sampled;
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Belongings, Checkpoint};
 use crate::run::checksums::{Checksums, seal};

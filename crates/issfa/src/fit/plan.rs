@@ -1,6 +1,7 @@
 //! What a fit will need, before committing to it: memory and disk by count, seconds per sweep measured on a slice.
 
 use crate::chain::{Chain, rounds_for};
+use crate::compiled::Sampled;
 use crate::data::{Rows, memory};
 use crate::error::{Error, Result};
 use crate::fit::cost::{self, Network, Size};
@@ -9,7 +10,6 @@ use crate::fit::{Prepared, Request, memory_needed};
 use crate::kernels::unique_features::offers;
 use crate::kernels::{Kernel, pair_rotation};
 use crate::kernels::{features, few_rows};
-use crate::compiled::Sampled;
 use crate::run::inputs;
 use crate::run::settings::{Checked, Precision};
 pub use crate::spectral::{BAND, TILE};

@@ -5,10 +5,10 @@ use super::denoised::DenoisedRows;
 use super::prepared::About;
 use super::sink::Sink;
 use super::{Ending, Observer};
+use crate::compiled::Sampled;
 use crate::data::{Array, memory};
 use crate::error::{Error, Result};
 use crate::numeric::bytes::{Bundle, Stored};
-use crate::compiled::Sampled;
 
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::draws::DrawsPlace;

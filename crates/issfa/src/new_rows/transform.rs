@@ -1,9 +1,10 @@
 //! New observations under a fitted model: weights, activations and denoised rows, averaged over the kept draws.
 
 use super::scatter::Scatter;
-use super::{Effort, FEW_ROWS, FeaturesAre, Known, RowMeans, infer};
+use super::{Effort, FEW_ROWS, FeaturesAre, Known, RowMeans};
 use crate::chain::matching::dot;
-use crate::chain::posterior::{UnitImage, unit_images};
+use crate::chain::posterior::UnitImage;
+use crate::compiled::Sampled;
 use crate::data::nifti::space::check_same_place;
 use crate::data::observations::Watch;
 use crate::data::preprocess::MeansOf;
@@ -13,7 +14,6 @@ use crate::data::{Array, Covariates, Detrend, Observations, Rows};
 use crate::error::{Error, Result, setting};
 use crate::model::State;
 use crate::noise::levels_of_new_rows;
-use crate::compiled::Sampled;
 use crate::numeric::linalg::{View, multiply};
 use crate::numeric::workers::share;
 use crate::rng::Streams;

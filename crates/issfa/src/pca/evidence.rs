@@ -3,10 +3,9 @@
 //! The method needs more samples than dimensions. Where there are fewer rows than sites the sites are taken for the
 //! samples: the spectrum is always that of the smaller Gram matrix.
 
-use super::smaller_gram;
+use crate::compiled::Sampled;
 use crate::error::{Error, Result};
 use crate::numeric::eigen::symmetric_eigenvalues;
-use crate::compiled::Sampled;
 use crate::numeric::table::Format;
 use crate::run::checksums::{Checksums, seal};
 use crate::spectral::SpectralData;

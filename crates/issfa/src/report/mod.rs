@@ -4,6 +4,7 @@ pub mod brain;
 pub mod noise;
 pub mod upright;
 
+use crate::compiled::Sampled;
 use crate::data::read::npy::read_npy_f32;
 use crate::data::{Array, Rows, memory, read};
 use crate::error::{Error, Result};
@@ -13,12 +14,10 @@ use crate::figures::lines::{LinePanel, Mark, Series, panels};
 use crate::figures::ticks::{Scale, number};
 use crate::new_rows::transform::NewRowSettings;
 use crate::noise::{Filter, RowNoise};
-use crate::compiled::Sampled;
 use crate::numeric::workers::share;
 use crate::pca::evidence::EvidenceCurve;
 use crate::run::settings::Precision;
 use crate::run::trace::TraceRow;
-use crate::spectral::load::all_rows;
 use crate::structure::{Direction, Spectrum, Structure};
 use crate::summary::Fitted;
 use crate::summary::features::{excess_kurtosis, read_images};
@@ -105,7 +104,7 @@ pub fn add_evidence(fitted: &mut Fitted, rows: Option<Rows>) -> Result<()> {
         let runs = || (0..observations.n_runs()).map(|run| observations.run_rows(run));
         let levels = fitted.noise.as_ref().map(|filter| filter.reference().row_levels(runs())).unwrap_or_default();
         let noise = fitted.noise.as_ref().map(|filter| RowNoise { filter, levels: &levels });
-        let rows = all_rows::<R>(&observations, structure, preprocessing, noise)?;
+        let rows = R::all_rows(&observations, structure, preprocessing, noise)?;
         let unit = fitted.noise.as_ref().map_or(preprocessing.factor, |filter| filter.reference().unit);
         Ok(EvidenceCurve::of(&rows.data, unit))
     }

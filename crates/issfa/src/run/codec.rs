@@ -3,12 +3,12 @@
 
 use crate::chain::moments::FeatureMoments;
 use crate::chain::posterior::{Posterior, Reconstruction};
+use crate::compiled::Sampled;
 use crate::data::Preprocessing;
 use crate::data::regression::RunFit;
 use crate::error::Result;
 use crate::model::{Entry, Loadings, State};
 use crate::numeric::bytes::{Bundle, Stored};
-use crate::compiled::Sampled;
 use crate::spectral::{FeatureSpectra, SpectralData, Tiles};
 
 /// Puts features x modes into a bundle.

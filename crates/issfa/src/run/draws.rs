@@ -11,12 +11,12 @@ use super::codec::{
     take_state_of,
 };
 use super::settings::FORMAT;
+use crate::compiled::Sampled;
 use crate::data::Preprocessing;
 use crate::error::{Error, Result, Verb, action};
 use crate::model::State;
 use crate::numeric::bytes::{Bundle, Stored};
 use crate::numeric::files::{create_folder, sync_folder};
-use crate::compiled::Sampled;
 use crate::spectral::FeatureSpectra;
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,11 +1,11 @@
 //! The trace: one row a sweep, in the user's units, as `trace.csv`.
 
 use crate::chain::sweep::SweepInfo;
+use crate::compiled::Sampled;
 use crate::error::{Error, Result};
 use crate::kernels::Kernel;
 use crate::model::{Model, State};
 use crate::numeric::files::{begin_anew, cut, sync_file, write_atomically};
-use crate::compiled::Sampled;
 use crate::numeric::table::{Format, Row};
 use serde::{Deserialize, Serialize};
 use std::fs::File;

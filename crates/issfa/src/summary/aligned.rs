@@ -2,12 +2,12 @@
 
 use super::fitted::{ChainRecord, Fitted};
 use crate::chain::matching::dot;
-use crate::chain::posterior::{UnitImage, unit_images};
+use crate::chain::posterior::UnitImage;
+use crate::compiled::Sampled;
 use crate::data::Array;
 use crate::data::preprocess::MeansOf;
 use crate::error::{Error, Result};
 use crate::model::State;
-use crate::compiled::Sampled;
 use crate::run::settings::Precision;
 
 /// A kept draw.
