@@ -1,5 +1,5 @@
 //! What the sampler of [issfa](https://docs.rs/issfa) stands on, in a crate of its own so that it is compiled beside it: errors,
-//! dense algebra and files, random streams, ranks, rows as they come from users, structures and noise, and figures.
+//! dense algebra and files, random streams, ranks, rows as they come from users, structures and noise.
 //!
 //! The crate `issfa` has all of it under the same names, and is what to use.
 
@@ -8,7 +8,6 @@
 pub mod comm;
 pub mod data;
 pub mod error;
-pub mod figures;
 pub mod noise;
 pub mod numeric;
 pub mod rng;

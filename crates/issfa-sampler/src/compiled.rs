@@ -9,10 +9,10 @@ use crate::comm::Comm;
 use crate::data::Observations;
 use crate::data::preprocess::Preprocessing;
 use crate::error::Result;
+use crate::infer::scatter::Scatter;
+use crate::infer::{self, Effort, Known, RowMeans};
 use crate::kernels::{Info, Kernel, Turn, features};
 use crate::model::{Model, Priors, State};
-use crate::new_rows::scatter::Scatter;
-use crate::new_rows::{self, Effort, Known, RowMeans};
 use crate::noise::RowNoise;
 use crate::numeric::linalg::Real;
 use crate::pca::{self, Components};
@@ -86,14 +86,14 @@ sampled! {
     ) -> Result<Loaded<Self>> = load::training_rows;
     /// [`weighted_rows`].
     fn weighted(data: &SpectralData<Self>, weights: &[Vec<(usize, f64)>]) -> FeatureSpectra<Self> = weighted_rows;
-    /// [`new_rows::infer`].
+    /// [`infer::infer`].
     fn infer(
         rows: &Loaded<Self>, known: &Known<Self>, effort: Effort, streams: &Streams, keys: &[u64],
-    ) -> (Vec<RowMeans>, Projections<Self>) = new_rows::infer;
-    /// [`new_rows::mean_squared_residual`].
+    ) -> (Vec<RowMeans>, Projections<Self>) = infer::infer;
+    /// [`infer::mean_squared_residual`].
     fn mean_squared_residual(
         heldout: &Loaded<Self>, state: &State<Self>, tails: Option<f64>, features: &FeatureSpectra<Self>, streams: &Streams,
-    ) -> f64 = new_rows::mean_squared_residual;
+    ) -> f64 = infer::mean_squared_residual;
     /// [`Scatter::new`].
     fn scatter(state: &State<Self>, precisions: &[f64]) -> Scatter<Self> = Scatter::new;
     /// [`pca::components`].

@@ -9,8 +9,8 @@ use issfa_base::{comm, data, error, noise, numeric, rng, structure};
 
 pub mod chain;
 pub mod compiled;
+pub mod infer;
 pub mod kernels;
 pub mod model;
-pub mod new_rows;
 pub mod pca;
 pub mod spectral;

@@ -7,8 +7,9 @@
 use issfa::data::{Centering, Rows};
 use issfa::fit::{Prepared, Request};
 use issfa::lab::chain::Chain;
+use issfa::lab::compiled::Sampled;
 use issfa::lab::kernels::features::conditional_means;
-use issfa::lab::numeric::linalg::{Real, View, multiply};
+use issfa::lab::numeric::linalg::{View, multiply};
 use issfa::lab::spectral::FeatureSpectra;
 use issfa::new_rows::{Effort, Known, all_of, infer};
 use issfa::run::settings::{Precision, Settings};
@@ -37,7 +38,7 @@ fn main() -> issfa::Result<()> {
     }
 }
 
-fn follow<R: Real>(folder: &Path, settings: Settings, bar: f64) -> issfa::Result<()> {
+fn follow<R: Sampled>(folder: &Path, settings: Settings, bar: f64) -> issfa::Result<()> {
     let prepared = Prepared::<R>::load(Request::new(Rows::open(&settings.input)?, settings.check()?))?;
     let about = &prepared.about;
     let truth = spectra_of(&folder.join("truth_features.npy"), &about.structure)?;
@@ -80,11 +81,11 @@ fn spectra_of(path: &Path, structure: &Structure) -> issfa::Result<Vec<Vec<f64>>
     Ok(values.chunks_exact(structure.n_sites()).map(&mut one).collect())
 }
 
-fn rows_of<R: Real>(features: &FeatureSpectra<R>) -> Vec<f64> {
+fn rows_of<R: Sampled>(features: &FeatureSpectra<R>) -> Vec<f64> {
     (0..features.n_features()).flat_map(|k| features.feature(k)).collect()
 }
 
-fn best_cosines<R: Real>(truth: &[Vec<f64>], features: &FeatureSpectra<R>) -> Vec<f64> {
+fn best_cosines<R: Sampled>(truth: &[Vec<f64>], features: &FeatureSpectra<R>) -> Vec<f64> {
     let (k, n, flat) = (features.n_features(), features.tiles().n_modes, rows_of(features));
     let norms: Vec<f64> =
         features.squared_norms(&issfa::comm::Solo).iter().map(|x| x.sqrt().max(f64::MIN_POSITIVE)).collect();
@@ -96,7 +97,7 @@ fn best_cosines<R: Real>(truth: &[Vec<f64>], features: &FeatureSpectra<R>) -> Ve
 }
 
 /// The mean squared error of `W S`, in the user's units.
-fn heldout_error<R: Real>(clean: &[Vec<f64>], weights: &[f64], features: &FeatureSpectra<R>, unit: f64) -> f64 {
+fn heldout_error<R: Sampled>(clean: &[Vec<f64>], weights: &[f64], features: &FeatureSpectra<R>, unit: f64) -> f64 {
     let (k, n, flat) = (features.n_features(), features.tiles().n_modes, rows_of(features));
     let mut explained = vec![0.0; clean.len() * n];
     multiply(&mut explained, View::new(weights, clean.len(), k), View::new(&flat, k, n));

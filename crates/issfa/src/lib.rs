@@ -49,14 +49,15 @@
 #![warn(missing_docs)]
 
 pub use issfa_base::{comm, data, error, noise, structure};
-use issfa_base::{figures, numeric, rng};
-use issfa_sampler::{chain, compiled, kernels, model, spectral};
+use issfa_base::{numeric, rng};
+use issfa_sampler::{chain, compiled, kernels, model, pca, spectral};
 
 pub mod choose;
 pub mod evaluate;
+mod evidence;
+mod figures;
 pub mod fit;
 pub mod new_rows;
-mod pca;
 pub mod report;
 pub mod run;
 pub mod selftest;
@@ -107,6 +108,10 @@ pub mod lab {
         //! A chain: its schedule, its sweeps, where it starts, and what is accumulated over kept ones.
         pub use crate::chain::*;
     }
+    pub mod compiled {
+        //! The sampler as it was compiled for each precision.
+        pub use crate::compiled::*;
+    }
     pub mod figures {
         //! Figures as SVG and PNG.
         pub use crate::figures::*;
@@ -124,7 +129,7 @@ pub mod lab {
         pub use crate::numeric::*;
     }
     pub mod pca {
-        //! Principal components and the evidence for their number.
+        //! Principal components of the data.
         pub use crate::pca::*;
     }
     pub mod rng {

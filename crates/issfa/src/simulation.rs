@@ -4,7 +4,7 @@ use crate::data::grid::parse_grid;
 use crate::data::memory;
 use crate::data::write::{NpyWriter, write_npy_f32};
 use crate::error::{Error, Result, bytes};
-use crate::model::simulate::{feature_spectrum, normal};
+use crate::model::simulate::{feature_spectrum, normal, white};
 use crate::numeric::files::write_atomically;
 use crate::numeric::workers::share;
 use crate::rng::{Purpose, Stream, Streams};
@@ -306,7 +306,7 @@ impl Simulation {
             clean.iter_mut().zip(feature).for_each(|(x, s)| *x += weight * s);
         }
         let sd = self.noise.sqrt();
-        let white: Vec<f64> = (0..n_sites).map(|_| sd * normal(&mut stream)).collect();
+        let white = white(n_sites, sd, &mut stream);
         let noise = truth.noise.shape(white, sd, &mut self.stream(4, index), scratch);
         Row {
             noisy: clean.iter().zip(&noise).map(|(x, noise)| (x + noise) as f32).collect(),

@@ -4,7 +4,7 @@
 mod sources;
 
 /// The modules of the library, each above those that it may use. docs/design.md draws this list.
-const LAYERS: [&str; 22] = [
+const LAYERS: [&str; 25] = [
     "error",
     "numeric",
     "rng",
@@ -12,13 +12,16 @@ const LAYERS: [&str; 22] = [
     "data",
     "structure",
     "noise",
-    "figures",
     "spectral",
     "model",
     "kernels",
     "chain",
-    "run",
     "pca",
+    "infer",
+    "compiled",
+    "figures",
+    "run",
+    "evidence",
     "summary",
     "new_rows",
     "fit",

@@ -31,7 +31,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, turn: &Turn) -> I
 }
 
 /// The walk with a log ratio given as a function of the counts and of where the step leads from and to.
-pub(crate) fn walk<R: Real>(state: &mut State<R>, turn: &Turn, ln_ratio: impl Fn(&[usize], f64, f64) -> f64) -> Info {
+pub fn walk<R: Real>(state: &mut State<R>, turn: &Turn, ln_ratio: impl Fn(&[usize], f64, f64) -> f64) -> Info {
     let mut stream = turn.streams.stream(Purpose::IbpRepulsion, 0, 0);
     let mut info = Info { proposed: STEPS, ..Info::default() };
     for _ in 0..STEPS {

@@ -90,7 +90,7 @@ pub fn update<R: Real>(model: &Model<R>, state: &mut State<R>, projections: &mut
 
 /// The update with features visited in the order that `arrange` makes of their places: exact if it is a fresh random
 /// one.
-pub(crate) fn update_in_order<R: Real>(
+pub fn update_in_order<R: Real>(
     model: &Model<R>,
     state: &mut State<R>,
     projections: &mut Projections<R>,

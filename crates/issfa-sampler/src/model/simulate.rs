@@ -2,6 +2,7 @@
 
 use super::{Entry, Loadings, Priors, State, WeightMeanPrior, ibp};
 use crate::numeric::linalg::Real;
+use crate::rng::Stream;
 use crate::spectral::{FeatureSpectra, SpectralData};
 use crate::structure::Spectrum;
 use rand_distr::{Distribution, Gamma, StandardNormal};
@@ -9,6 +10,11 @@ use rand_distr::{Distribution, Gamma, StandardNormal};
 /// A standard normal number.
 pub fn normal(stream: &mut impl rand::Rng) -> f64 {
     StandardNormal.sample(stream)
+}
+
+/// White noise, of so many cells.
+pub fn white(n_cells: usize, sd: f64, stream: &mut Stream) -> Vec<f64> {
+    (0..n_cells).map(|_| sd * normal(stream)).collect()
 }
 
 /// A gamma draw with shape and rate; NaN where these have left the range of numbers, for the chain to report.

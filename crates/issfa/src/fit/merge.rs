@@ -8,9 +8,9 @@ use crate::data::Mask;
 use crate::data::nifti::Header;
 use crate::data::read::npy::read_npy_f32;
 use crate::error::{Error, Result, Verb, action, setting};
+use crate::evidence::EvidenceCurve;
 use crate::noise::Reference;
 use crate::numeric::files::{copy_file, create_folder};
-use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint::{self, Belongings, Checkpoint};
 use crate::run::checksums::{Checksums, seal};
 use crate::run::draws::Draws;
@@ -27,7 +27,7 @@ use crate::structure::Structure;
 use crate::summary::results::compare_chains;
 use crate::summary::{Found, Results};
 use std::path::{Path, PathBuf};
-use toml::Value;
+use toml::{Table, Value};
 
 /// A merged run, checked and ready to be written.
 pub struct Merge {
@@ -389,16 +389,19 @@ fn parts(run: &Run) -> Result<Vec<(&'static str, &'static str, Value)>> {
     (record.structure, record.graphs) = (String::new(), Vec::new());
     record.streams = Vec::new();
     let structure = run.structure()?;
-    let side = std::mem::take(&mut record.side_checksums);
-    let scale = std::mem::take(&mut record.data_scale);
-    let value = |toml: std::result::Result<Value, toml::ser::Error>| toml.expect("settings can be written as TOML");
+    // By way of their text: written as values too, all of both would be compiled once more.
+    let table = |text: &str| toml::from_str::<Table>(text).expect("what was written as TOML can be read");
+    let settings = table(&settings.to_toml());
+    let mut record = table(&toml::to_string(&record).expect("a record can be written as TOML"));
+    let mut taken = |name: &str| record.remove(name).unwrap_or(Value::Array(Vec::new()));
+    let (side, scale) = (taken("side_checksums"), taken("data_scale"));
     Ok(vec![
-        ("data", "record.side_checksums", value(Value::try_from(side))),
+        ("data", "record.side_checksums", side),
         ("settings", "structure", Value::String(structure.identity())),
         ("settings", "the decomposition of the structure", Value::String(structure.probe())),
-        ("settings", "", value(Value::try_from(settings))),
-        ("data", "record", value(Value::try_from(record))),
-        ("data", "record.data_scale", Value::Float(scale)),
+        ("settings", "", Value::Table(settings)),
+        ("data", "record", Value::Table(record)),
+        ("data", "record.data_scale", scale),
     ])
 }
 

@@ -10,7 +10,7 @@ use crate::data::{Array, memory};
 use crate::error::{Error, Result};
 use crate::numeric::bytes::{Bundle, Stored};
 
-use crate::pca::evidence::EvidenceCurve;
+use crate::evidence::EvidenceCurve;
 use crate::run::draws::DrawsPlace;
 use crate::run::trace::TraceRow;
 use crate::summary::Found;

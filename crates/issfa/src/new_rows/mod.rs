@@ -2,4 +2,4 @@
 
 pub mod transform;
 
-pub use issfa_sampler::new_rows::*;
+pub use issfa_sampler::infer::*;

@@ -9,9 +9,9 @@ use crate::data::axes::{AxisPlaces, parse_axes};
 use crate::data::nifti::Header;
 use crate::data::preprocess::MeansOf;
 use crate::error::Result;
+use crate::evidence::EvidenceCurve;
 use crate::numeric::bytes::Stored;
 use crate::numeric::linalg::Real as _;
-use crate::pca::evidence::EvidenceCurve;
 use crate::run::checkpoint;
 use crate::run::folder::Run;
 use crate::run::held::Held;
@@ -82,7 +82,12 @@ impl Fitted {
             let now = checkpoint::decode::<R>(&self.stored(chains[0])?, &fingerprint, &sizes, with_reconstruction)?;
             let levels: Vec<f64> = (0..self.record.n_rows).map(|row| self.row_level(row)).collect();
             let mut of_state = Posterior::new(None);
-            R::add_to(&mut of_state, &now.state, &Shown { row_levels: &levels, ..self.shown() }, self.settings().exceed);
+            R::add_to(
+                &mut of_state,
+                &now.state,
+                &Shown { row_levels: &levels, ..self.shown() },
+                self.settings().exceed,
+            );
             (of_state, Standing::State(now.sweep))
         } else {
             (Posterior::joined(kept.into_iter()), Standing::Kept)

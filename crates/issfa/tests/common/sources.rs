@@ -1,11 +1,11 @@
-//! The library's own source, that of issfa-base included, for tests of how it is written.
+//! The library's own source, that of issfa-base and issfa-sampler included, for tests of how it is written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every source file of the library, by its path below `src`, up to its tests, which may use anything.
 pub fn sources() -> Vec<(PathBuf, String)> {
-    ["src", "../issfa-base/src"].into_iter().flat_map(sources_below).collect()
+    ["src", "../issfa-base/src", "../issfa-sampler/src"].into_iter().flat_map(sources_below).collect()
 }
 
 fn sources_below(folder: &str) -> Vec<(PathBuf, String)> {
