@@ -38,7 +38,7 @@
 //! | basis and eigenvalues | [`structure`] |
 //! | noise that is not white, measured and filtered out | [`noise`] |
 //! | tiles of modes, order-free sums, the pass over the data | [`lab::spectral`], over [`comm`], [`lab::numeric`] |
-//! | the model; one update each; a chain | [`lab::model`], [`lab::kernels`], [`lab::chain`], [`lab::rng`] |
+//! | the model; one update each; a chain; for each precision | [`lab::model`], [`lab::kernels`], [`lab::chain`], [`lab::compiled`] |
 //! | settings, record, folder, checkpoints, draws, trace | [`run`] |
 //! | what was found; new rows | [`summary`], [`new_rows`] |
 //! | from rows to a fitted model | [`mod@fit`] |
