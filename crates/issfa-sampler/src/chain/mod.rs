@@ -19,8 +19,8 @@ use crate::spectral::Projections;
 use sweep::SweepInfo;
 
 /// Rows and sites of so many cells make a sweep of one round; of fewer they are gone through as many times more often, up to most:
-/// such sweeps cost next to nothing, and features that come and go need many.
-const CELLS_OF_ONE_ROUND: usize = 1 << 15;
+/// such sweeps cost little, and features that come and go need many.
+const CELLS_OF_ONE_ROUND: usize = 1 << 19;
 const MOST_ROUNDS: usize = 8;
 /// The streams of a round after the first are those of a sweep that no chain has.
 const APART: u64 = 1 << 44;
@@ -169,9 +169,9 @@ mod tests {
 
     #[test]
     fn few_cells_are_gone_through_more_often() {
-        let rounds = [(61, 12), (80, 120), (100, 200), (500, 4096), (0, 5), (10_000_000, 10_000_000)]
+        let rounds = [(61, 12), (800, 120), (1797, 64), (500, 4096), (0, 5), (10_000_000, 10_000_000)]
             .map(|(n, v)| rounds_for(n, v));
-        assert_eq!(rounds, [8, 3, 1, 1, 8, 1]);
+        assert_eq!(rounds, [8, 5, 4, 1, 8, 1]);
     }
 
     #[test]
