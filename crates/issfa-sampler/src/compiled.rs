@@ -42,10 +42,11 @@ macro_rules! sampled {
 
 sampled! {
     /// [`Chain::step`].
-    fn step(chain: &mut Chain<Self>, model: &Model<Self>, schedule: &Schedule) -> Result<SweepInfo> = Chain::step;
+    fn one_sweep(chain: &mut Chain<Self>, model: &Model<Self>, schedule: &Schedule) -> Result<SweepInfo>
+        = Chain::one_generic_sweep;
     /// [`Chain::coarse_step`].
-    fn coarse_step(chain: &mut Chain<Self>, model: &Model<Self>, schedule: &Schedule) -> Result<SweepInfo>
-        = Chain::coarse_step;
+    fn one_coarse_sweep(chain: &mut Chain<Self>, model: &Model<Self>, schedule: &Schedule) -> Result<SweepInfo>
+        = Chain::one_generic_coarse_sweep;
     /// [`Kernel::update`].
     fn update(
         kernel: Kernel, model: &Model<Self>, state: &mut State<Self>, projections: &mut Projections<Self>, turn: &Turn,
@@ -102,4 +103,16 @@ sampled! {
     fn scores(components: &Components<Self>, data: &SpectralData<Self>) -> Vec<f64> = pca::scores;
     /// [`pca::smaller_gram`].
     fn smaller_gram(data: &SpectralData<Self>) -> Vec<f64> = pca::smaller_gram;
+}
+
+impl<R: Sampled> Chain<R> {
+    /// One more sweep.
+    pub fn step(&mut self, model: &Model<R>, schedule: &Schedule) -> Result<SweepInfo> {
+        R::one_sweep(self, model, schedule)
+    }
+
+    /// One more sweep of a coarse start.
+    pub fn coarse_step(&mut self, model: &Model<R>, schedule: &Schedule) -> Result<SweepInfo> {
+        R::one_coarse_sweep(self, model, schedule)
+    }
 }

@@ -37,8 +37,7 @@ pub fn n_sweeps(burn_in: u64) -> u64 {
 }
 
 impl<R: Real> Chain<R> {
-    /// One more sweep of a coarse start.
-    pub fn coarse_step(&mut self, model: &Model<R>, schedule: &Schedule) -> Result<SweepInfo> {
+    pub(crate) fn one_generic_coarse_sweep(&mut self, model: &Model<R>, schedule: &Schedule) -> Result<SweepInfo> {
         let often: Vec<Kernel> =
             schedule.kernels.iter().copied().filter(|kernel| *kernel != Kernel::PairRotation).collect();
         self.step_in_rounds(model, schedule, ROUNDS, &often)

@@ -94,8 +94,7 @@ impl<R: Real> Chain<R> {
         Chain { state, projections: Projections::default(), sweep }
     }
 
-    /// One more sweep.
-    pub fn step(&mut self, model: &Model<R>, schedule: &Schedule) -> Result<SweepInfo> {
+    pub(crate) fn one_generic_sweep(&mut self, model: &Model<R>, schedule: &Schedule) -> Result<SweepInfo> {
         self.step_in_rounds(model, schedule, schedule.rounds, &schedule.kernels)
     }
 

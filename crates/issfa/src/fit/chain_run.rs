@@ -232,8 +232,8 @@ impl<'a, R: Sampled> ChainRun<'a, R> {
         }
         let sent_before = self.model().data.sharing().traffic().n_bytes;
         let (model, info) = match &self.coarse {
-            Some(coarse) => (&coarse.model, R::coarse_step(&mut self.chain, &coarse.model, &self.schedule)?),
-            None => (&prepared.model, R::step(&mut self.chain, &prepared.model, &self.schedule)?),
+            Some(coarse) => (&coarse.model, self.chain.coarse_step(&coarse.model, &self.schedule)?),
+            None => (&prepared.model, self.chain.step(&prepared.model, &self.schedule)?),
         };
         let sent = model.data.sharing().traffic().n_bytes - sent_before;
         let mut row = TraceRow::new(model, &self.chain.state, &info, prepared.units());

@@ -295,7 +295,7 @@ fn measure<R: Sampled>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: us
     let mut schedule = prepared.about.schedule(1);
     (schedule.burn_in, schedule.rounds) = (0, 1);
     let mut chain = Chain::new(R::apart(&prepared.model, 15, 0, 1), 0);
-    let first = R::step(&mut chain, &prepared.model, &schedule)?;
+    let first = chain.step(&prepared.model, &schedule)?;
     let (mut kernels, mut fastest, mut n_features) = (BTreeMap::new(), BTreeMap::new(), 0.0);
     let (mut proposals, mut turned_pairs, mut asked) = (0.0, 0.0, 0.0);
     let streams = schedule.streams(chain.sweep);
@@ -310,7 +310,7 @@ fn measure<R: Sampled>(rows: &Rows, checked: &Checked, shelf: &Shelf, n_rows: us
     }
     for _ in 0..SWEEPS {
         n_features += chain.state.n_features() as f64 / SWEEPS as f64;
-        let info = R::step(&mut chain, &prepared.model, &schedule)?;
+        let info = chain.step(&prepared.model, &schedule)?;
         proposals += f64::from(info.of(Kernel::UniqueFeatures).proposed) / SWEEPS as f64;
         turned_pairs += f64::from(info.of(Kernel::PairRotation).accepted) / SWEEPS as f64;
         asked += f64::from(info.of(Kernel::FewRows).proposed) / SWEEPS as f64;
