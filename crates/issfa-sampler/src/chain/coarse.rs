@@ -37,6 +37,7 @@ pub fn n_sweeps(burn_in: u64) -> u64 {
 }
 
 impl<R: Real> Chain<R> {
+    /// [`Chain::coarse_step`], in the precision at hand.
     pub(crate) fn one_generic_coarse_sweep(&mut self, model: &Model<R>, schedule: &Schedule) -> Result<SweepInfo> {
         let often: Vec<Kernel> =
             schedule.kernels.iter().copied().filter(|kernel| *kernel != Kernel::PairRotation).collect();

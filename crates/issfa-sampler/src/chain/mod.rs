@@ -94,6 +94,7 @@ impl<R: Real> Chain<R> {
         Chain { state, projections: Projections::default(), sweep }
     }
 
+    /// [`Chain::step`], in the precision at hand.
     pub(crate) fn one_generic_sweep(&mut self, model: &Model<R>, schedule: &Schedule) -> Result<SweepInfo> {
         self.step_in_rounds(model, schedule, schedule.rounds, &schedule.kernels)
     }
