@@ -175,6 +175,32 @@ mod tests {
     }
 
     #[test]
+    fn rounds_are_sweeps_with_streams_of_their_own() {
+        let structure = crate::structure::expression::build(Some("path(5)"), None).unwrap();
+        let spectrum = crate::structure::Spectrum::new(&structure, &crate::structure::Curve::parse("q").unwrap());
+        // The default noise may be of any size: data drawn from it leave the numbers' range.
+        let noise = crate::model::InverseGammaPrior { shape: 6.0, scale: 5.0 };
+        let priors = crate::model::Priors { noise, ..crate::model::Priors::default_for(spectrum.n_parameters()) };
+        let mut stream = Streams::once(1).stream(crate::rng::Purpose::Prior, 0, 0);
+        let truth = crate::model::simulate::prior_state::<f64>(20, &spectrum, &priors, &mut stream);
+        let model = Model::new(crate::model::simulate::data_given_state(&truth, &mut stream), spectrum, priors);
+        let kernels = Kernel::DEFAULT_SWEEP.to_vec();
+        let schedule = Schedule { seed: 7, chain: 1, sweeps: 9, burn_in: 0, thin: 1, kernels, rounds: 3 };
+        let by_hand = |sweeps: [u64; 3]| {
+            let (mut state, mut projections) = (init::empty(&model), Projections::default());
+            for sweep in sweeps {
+                let turn = Turn { streams: schedule.streams(sweep), phase: Phase::Sampling };
+                sweep::run(&schedule.kernels, &model, &mut state, &mut projections, &turn);
+            }
+            state
+        };
+        let mut chain = Chain::new(init::empty(&model), 0);
+        chain.step(&model, &schedule).unwrap();
+        assert_eq!(chain.state.ln_theta, by_hand([1, 1 + APART, 1 + 2 * APART]).ln_theta);
+        assert_ne!(chain.state.ln_theta, by_hand([1, 1, 1]).ln_theta, "each draws anew");
+    }
+
+    #[test]
     fn a_third_of_burn_in_is_for_settling() {
         let schedule = Schedule { seed: 0, chain: 1, sweeps: 100, burn_in: 9, thin: 4, kernels: vec![], rounds: 1 };
         let phases: Vec<Phase> = (1..=10).map(|sweep| schedule.phase(sweep)).collect();
